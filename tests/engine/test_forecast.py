@@ -307,3 +307,29 @@ def test_what_a_new_name_expects_counts_for_more_than_what_others_of_its_queue_d
     assert foretold(world(node("n1", 1), learned(MINUTE), expects, job("a", gpus=1)))["a"].p50 > NOW + 10 * HOUR
     limited = runs(job("long", gpus=1, time_limit=100 * HOUR), "n1", since=NOW)
     assert foretold(world(node("n1", 1), learned(MINUTE), limited, job("a", gpus=1)))["a"].is_rough
+
+
+def spent(hours: float):
+    """A queue whose workloads run for two hours, with a budget of four GPU-hours in 30 days, of which one day is over
+    and so many hours are spent."""
+    ledger = replace(learned(2 * HOUR).ledger, budget_spent=hours * HOUR, budget_since=NOW - 24 * HOUR)
+    return queue("q", budget=4 * int(HOUR), budget_period=30 * 24 * HOUR, ledger=ledger)
+
+
+NEXT_PERIOD = NOW + 29 * 24 * HOUR
+
+
+def test_what_others_will_have_spent_when_they_end_counts_in_a_budget() -> None:
+    others = runs(job("r", gpus=1), "n1", since=NOW - 1.9 * HOUR)
+    found = foretold(world(node("n1", 2), spent(1), others, job("a", gpus=1, time_limit=1.5 * HOUR)))
+    assert found["a"].p50 == NEXT_PERIOD
+
+
+@pytest.mark.parametrize("effort", [Effort(2, 1), Effort(2, 3_000), THOROUGH])
+def test_nothing_that_a_spent_budget_keeps_starts_before_its_next_period(effort: Effort) -> None:
+    others = runs(job("r", "o", gpus=1, time_limit=HOUR), "n1", since=NOW)
+    short = tuple(job(f"s{n}", "o", gpus=1, time_limit=HOUR / 6, submitted=NOW - 300 * n) for n in range(1, 11))
+    waits = job("a", gpus=1, time_limit=HOUR), job("never", gpus=8, time_limit=HOUR)
+    told = world(node("n1", 8), spent(3.5), queue("o"), others, *waits, recent=short)
+    found = forecast(told, PRESETS["fairway"], np.random.default_rng(7), Question(effort=effort))
+    assert found.keys() == {"ns/a"} and NEXT_PERIOD <= found["ns/a"].p50 < NEXT_PERIOD + HOUR

@@ -38,7 +38,7 @@ def charge(queue: Queue, use: Use, *, now: float, half_life: float) -> Ledger:
         users[use.workload.user] = grown(users.get(use.workload.user), use.gpu_seconds, now=now, half_life=half_life)
     if is_own and use.runtime is not None:
         runtimes = learn(runtimes, use.workload, use.runtime)
-    spent, since = _budget(queue, now)
+    spent, since = queue.spent(now)
     return replace(
         ledger,
         usage=tuple(sorted(usage.items())),
@@ -64,13 +64,3 @@ def grown(before: Decayed | None, amount: float, *, now: float, half_life: float
     """A decayed quantity with `amount` more, as of now."""
     old = before.value * 0.5 ** (max(0.0, now - before.time) / half_life) if before else 0.0
     return Decayed(old + amount, max(now, before.time) if before else now)
-
-
-def _budget(queue: Queue, now: float) -> tuple[float, float]:
-    """Spent in the period that `now` is in, and when that began."""
-    ledger, period = queue.ledger, queue.budget_period
-    if ledger.budget_since is None:
-        return 0.0, now
-    if period is None or now < ledger.budget_since + period:
-        return ledger.budget_spent, ledger.budget_since
-    return 0.0, now - (now - ledger.budget_since) % period

@@ -111,16 +111,15 @@ def _gpus(workload: Workload, counts: tuple[int, ...], pool: str, cycle: Cycle) 
 def _overruns(branch: Branch, workload: Workload, gpus: float, cycle: Cycle) -> Why | None:
     """Whether with so many GPUs for it, and with all that runs, the queue could spend more GPU-seconds than its
     budget."""
-    ledger, period, budget, ends = branch.queue.ledger, branch.queue.budget_period, branch.queue.budget or 0, None
-    if ledger.budget_since is not None and period is not None:
-        ends = ledger.budget_since + period
-    spent = ledger.budget_spent if ends is None or cycle.now < ends else 0.0
+    queue, (spent, since) = branch.queue, branch.queue.spent(cycle.now)
+    period, budget = queue.budget_period, queue.budget or 0
+    ends = None if queue.ledger.budget_since is None or period is None else since + period
     spending = Spending(budget, spent, bound(branch, cycle), gpus * lasts(workload, 0.0, cycle))
     if sum(spending[1:]) <= budget:
         return None
     if ends is not None:
         cycle.wake(ends)
-    return Reason.BUDGET_SPENT, Facts(queue=branch.queue.name, resource=GPU, spending=spending, until=ends)
+    return Reason.BUDGET_SPENT, Facts(queue=queue.name, resource=GPU, spending=spending, until=ends)
 
 
 def lasts(workload: Workload, ran: float, cycle: Cycle) -> float:

@@ -410,6 +410,13 @@ class Queue:
     created: float = 0.0
     ledger: Ledger = Ledger()
 
+    def spent(self, now: float) -> tuple[float, float]:
+        """GPU-seconds of the budget's period that `now` is in, and when it began; it begins with the first use."""
+        since, period = self.ledger.budget_since, self.budget_period
+        if since is None or period is None or now < since + period:
+            return self.ledger.budget_spent, now if since is None else since
+        return 0.0, now - (now - since) % period
+
 
 @dataclass(frozen=True, slots=True)
 class Reservation:

@@ -12,7 +12,7 @@ itself ends a workload at its time limit. Arrivals come in bursts of similar wor
 then as in the last WINDOW seconds; fewer than ENOUGH bursts tell nothing.
 
 The wait until p90 is stretched as much as its queue has learned to (track.py), twofold at first, but not beyond the
-start of a hold.
+start of a hold, and none of it until the next period of a budget that is spent: nothing starts before.
 
 Work is bounded by counts, never by time: an Effort. A run makes at most MOST_CYCLES decisions. Each sees MOST_SEEN of
 the waiting workloads, or twice as many as the last one started, and arrivals stop while MOST_BEHIND wait. A run ends
@@ -37,6 +37,7 @@ from fairway.engine import (
     Admit,
     Cycle,
     Draft,
+    Facts,
     Foreseen,
     Group,
     Ledger,
@@ -210,7 +211,7 @@ class Futures:
     def __init__(self, world: World, policy: Policy, question: Question) -> None:
         snapshot = snapshot_of(world)
         self.effort, self._cycles = question.effort, question.effort.cycles(snapshot)
-        self.line, self._holds = line_of(snapshot, policy)
+        self.line, self._holds, self._periods = line_of(snapshot, policy)
         self._world, self._policy = world, policy
         self._seasons = _seasons(world.recent, world.now)
         self._sizes = Sizes(snapshot)
@@ -238,7 +239,8 @@ class Futures:
 
     def late(self, one: Workload, p90: float) -> float:
         """The p90 that is told where the runs say this one: stretched, but not beyond the start of a hold."""
-        longest = self._world.now + self._runtimes.stretch(one) * (p90 - self._world.now)
+        first = max(self._world.now, self._periods.get(one.key, 0.0))
+        longest = first + self._runtimes.stretch(one) * (p90 - first) if p90 > first else p90
         return min(longest, max(p90, self._holds.get(one.key, inf)))
 
     def run(self, chance: np.random.Generator) -> tuple[Values, Mask]:
@@ -291,19 +293,21 @@ class Futures:
 
     def _drained(self, end: End, starts: Values) -> Values:
         """`starts`, and of those that were not followed, or did not start before the run was cut off, when what is left
-        of the work ahead is drained, as fast as at its end."""
+        of the work ahead is drained, as fast as at its end, but not before a budget allows it."""
         is_open = starts == inf
         is_open[:MOST_WAITING] &= end.is_cut
         left = np.cumsum(np.where(is_open, self._work, 0.0))
-        return np.where(is_open, end.now + left / end.rate, starts) if end.rate else starts
+        first = [self._periods.get(one.key, 0.0) for one in self.line]
+        return np.where(is_open, np.maximum(first, end.now + left / end.rate), starts) if end.rate else starts
 
 
-def line_of(snapshot: Snapshot, policy: Policy) -> tuple[list[Workload], dict[str, float]]:
+def line_of(snapshot: Snapshot, policy: Policy) -> tuple[list[Workload], dict[str, float], dict[str, float]]:
     """The waiting workloads that may start some day, in order: by the place in its queue, queues in the order decided.
-    And, by key, the start of each hold. A workload that would exceed a quota even if nothing else ran never may; one
-    that no usable node could hold may only once a node comes back, and nothing tells when."""
+    And, by key, the start of each hold, and of the next period of each budget that is spent. A workload that would
+    exceed a quota even if nothing else ran never may; one that no usable node could hold may only once a node comes
+    back, and nothing tells when."""
     if not snapshot.is_usable.any():
-        return [], {}
+        return [], {}, {}
     pending = {one.key: one for one in snapshot.pending}
     verdicts = [it for it in decide(policy.seen(snapshot), policy).verdicts if it.workload in pending]
     alone = Cycle(snapshot_of(replace(world_of(snapshot), pending=(), running=())), policy)
@@ -313,7 +317,17 @@ def line_of(snapshot: Snapshot, policy: Policy) -> tuple[list[Workload], dict[st
     ))]  # fmt: skip
     may.sort(key=lambda it: it.position if isinstance(it, Wait) else 0)
     holds = {it.workload: it.starts_at for it in may if isinstance(it, Wait) and it.starts_at is not None}
-    return [pending[it.workload] for it in may], holds
+    periods = {it.workload: _period(it.facts) for it in may if isinstance(it, Wait)}
+    return [pending[it.workload] for it in may], holds, periods
+
+
+def _period(facts: Facts) -> float:
+    """When it could start at the earliest, whatever ends: 0 unless what is spent of a budget keeps it until the next
+    period; infinite where it needs more than the whole budget."""
+    budget, spent, _, needed = facts.spending or (0.0,) * 4
+    if spent + needed <= budget:
+        return 0.0
+    return inf if needed > budget or facts.until is None else facts.until
 
 
 def _stuck(snapshot: Snapshot, tree: QueueTree) -> set[str]:

@@ -1,10 +1,10 @@
 """`decide` run forward: apply a plan, go to the next event, decide again.
 
-The simulator, the forecast and every what-if stand on this one loop. It owns a State and a queue of events; it
-observes what happens at a moment, decides, and does at once what the plan says: a start runs until its work is done, an
-eviction holds its room for its grace and then queues again at its old place, with the work since its last checkpoint to
-be done once more. What the plan cannot know (how long the work takes) is told by `work`; the engine sees it only
-through its policy.
+The simulator, the forecast and every what-if stand on this one loop. It owns a State and a queue of events; it observes
+what happens at a moment, decides, and does at once what the plan says: a start runs until its work is done, an eviction
+holds its room for its grace and then queues again at its old place, with the work since its last checkpoint to be done
+once more. What a workload used counts in budgets from its end on. What the plan cannot know (how long the work takes)
+is told by `work`; the engine sees it only through its policy.
 
 Not every event is worth a cycle. What a plan only started is not decided on again at the same moment, for a plan leaves
 nothing that could start; and an end while nothing waits, leaves or grows changes nothing for any. The Step that
@@ -105,6 +105,8 @@ class Forward:
         self._awaited: set[str] = set()  # named in an `after`: how these end must be remembered
         snapshot = state.snapshot(now)
         self._awaited.update(key for one in snapshot.pending for key in one.after)
+        has_budgets = any(one.budget is not None for one in snapshot.queues.values())
+        self._queues = dict(snapshot.queues) if has_budgets else {}
         for one in snapshot.running:
             self._go_on(one)
 
@@ -213,7 +215,9 @@ class Forward:
         progress = self.progress.get(key)
         restart = one.workload.restart_seconds if progress else 0.0
         if progress is None:
-            progress = self.progress[key] = Progress(self._work(one.workload), attained=one.workload.attained)
+            ran = 0.0 if one.admitted_at is None else self.now - one.admitted_at
+            used = one.workload.attained + ran * _gpus(one)
+            progress = self.progress[key] = Progress(self._work(one.workload), attained=used)
         progress.since = progress.ran = self.now
         progress.works, progress.rate = self.now + restart, rate_of(one)
         self._plan_end(key)
@@ -231,6 +235,7 @@ class Forward:
     def _end(self, key: str) -> None:
         is_all = self._has_only_ends or not self._has_changed
         self._bank(key)
+        self._spend(key)
         self._note(key, has_finished=True)
         self._drop(key)
         self._forget(key, succeeded=True)
@@ -253,10 +258,22 @@ class Forward:
         progress, one = self.progress[key], self.running[key]
         if progress.since is None:
             return
-        podsets = one.workload.podsets
         progress.done += max(0.0, self.now - max(progress.since, progress.works)) * progress.rate
-        progress.attained += (self.now - progress.since) * gpus_of(podsets, counts_of(podsets, one.admission))
+        progress.attained += (self.now - progress.since) * _gpus(one)
         progress.since = self.now
+
+    def _spend(self, key: str) -> None:
+        """Count all that it used in the budgets of its queue and of those above it."""
+        name, passed = self.running[key].workload.queue, set[str]()
+        while (queue := self._queues.get(name)) is not None and name not in passed:
+            passed.add(name)  # parents may make a cycle
+            if queue.budget is not None:
+                spent, since = queue.spent(self.now)
+                used = spent + self.progress[key].attained
+                ledger = replace(queue.ledger, budget_spent=used, budget_since=since)
+                self._queues[name] = replace(queue, ledger=ledger)
+                self.state.observe(self._queues[name])
+            name = queue.parent
 
     def _evict(self, verdict: Evict) -> None:
         key = verdict.workload
@@ -306,6 +323,7 @@ class Forward:
     def _finish(self, key: str) -> None:
         if key in self.running:
             self._bank(key)
+            self._spend(key)
             self._note(key, has_finished=True)
         self._drop(key)
         self._forget(key, succeeded=False)
@@ -328,6 +346,11 @@ def _may_follow(snapshot: Snapshot, policy: Policy) -> bool:
 def _is_restless(one: Running) -> bool:
     is_elastic = any(podset.is_elastic for podset in one.workload.podsets)
     return one.is_leaving or one.is_promised or bool(one.lost) or is_elastic
+
+
+def _gpus(one: Running) -> float:
+    """That it holds."""
+    return gpus_of(one.workload.podsets, counts_of(one.workload.podsets, one.admission))
 
 
 def rate_of(one: Running) -> float:
