@@ -137,7 +137,10 @@ REASONS = {
     ),
     Cause.RESERVED: ("A reservation begins.", "`kubectl get reservations`."),
     Cause.DRAINED: ("Its node drains, or its queue does.", "Nothing: it starts elsewhere."),
-    Cause.NODE_LOST: ("Its node is gone or not ready, or was down with all that ran there.", "`kubectl get nodes`."),
+    Cause.NODE_LOST: (
+        "Its node is gone, not ready, or was down with all that ran there, as after `fairway down`.",
+        "`kubectl get nodes`.",
+    ),
     Cause.PODS_LOST: ("A pod of the gang was lost.", "`fairway logs JOB --previous`."),
     Cause.START_TIMEOUT: (
         "Its pods were not ready within `startTimeout`.",

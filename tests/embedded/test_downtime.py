@@ -128,6 +128,11 @@ async def downtimes(client: Client) -> list[str]:
     return [it["metadata"]["annotations"].get(WENT_DOWN, "") for it in nodes]
 
 
+async def told_of_stop(client: Client) -> bool:
+    events = await client.list(Selection(kinds.EVENTS, "default"))
+    return any("the cluster was stopped" in it["message"] for it in events if it["reason"] == "NodeLost")
+
+
 @pytest.mark.parametrize("end", [stop, crash])
 async def test_a_gang_begins_again_when_its_machine_is_back_and_is_charged_until_it_went_down(end: Any, tmp_path: Path):
     data, told = tmp_path / "data", tmp_path / "told"
@@ -145,6 +150,7 @@ async def test_a_gang_begins_again_when_its_machine_is_back_and_is_charged_until
         [said] = await downtimes(client)
         went, back = map(time, said.split("/"))
         assert await devices(client) == places and len(told.read_text().split()) == 2 * GPUS
+        await until(client, 10, lambda: told_of_stop(client))
         (tmp_path / "go").touch()
         over = await phase(client, "Succeeded", "Failed")
         await down(data, Clock())

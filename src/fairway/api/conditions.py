@@ -196,7 +196,7 @@ def would_start(facts: Facts) -> list[str]:
 
 
 _KEPT = "room is kept for it from "
-BEGAN_AGAIN = "its node was down, and with it all that ran there; it begins again"
+BEGAN_AGAIN = "its node was down or the cluster was stopped, and with it all that ran there; it begins again"
 GROWS = "waits to grow: "  # begins the message of one that runs
 _HEADS: Mapping[Reason, str] = {
     Reason.QUEUE_NOT_FOUND: "there is no queue {queue}",
