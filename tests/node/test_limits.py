@@ -1,6 +1,9 @@
 """Limits of CPU and memory: by cgroups of this machine where it has them, and the files of both versions."""
 
+import asyncio
+import marshal
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -16,6 +19,7 @@ from fairway.kube.kinds import Ref
 from fairway.node.execute import Order
 from fairway.node.isolation.devices import forbid
 from fairway.node.isolation.limits import CONTROLLERS, PIDS, Hierarchies, hierarchies
+from fairway.node.lock import holder
 
 BOMB = """import os, sys, time
 open(sys.argv[1] + "/cgroup.procs", "w").write("0")
@@ -161,3 +165,16 @@ def test_a_fork_bomb_stops_at_the_processes_that_its_container_may_have():
     said = subprocess.run([sys.executable, "-c", BOMB, own], capture_output=True, text=True, timeout=60)
     assert said.stdout.split() == ["19"], said.stderr
     found.sweep("bomb")
+
+
+@needs_cgroups
+async def test_what_a_lost_container_leaves_in_its_cgroups_is_killed_though_it_has_no_mark(box: Box):
+    pod = await box.run("a", "sleep 600", container=limits(memory="60Mi"))
+    await box.phase("a", "Running")
+    folder = box.attempt(pod)
+    [cgroup, *_] = marshal.loads((folder / "spec").read_bytes())["cgroups"]
+    stray = subprocess.Popen(["sleep", "600"], env={})
+    os.kill(stray.pid, signal.SIGSTOP)
+    Path(cgroup, "cgroup.procs").write_text(str(stray.pid))
+    os.kill(holder(folder / "lock"), signal.SIGKILL)
+    assert await asyncio.to_thread(stray.wait) == -signal.SIGKILL

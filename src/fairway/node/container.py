@@ -19,7 +19,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -265,21 +265,31 @@ def _await_end(attempt: Attempt, at_most: float | None = None) -> bool:
 
 def sweep(place: Path) -> None:
     """Kills what a lost attempt left running: every process that carries its mark, or that of an earlier attempt, for
-    what came back from disk has that; and what an engine has of it. Returns when they have ended."""
+    what came back from disk has that; what is in its cgroups, as what was half back from disk is without a mark; and
+    what an engine has of it. Returns when they have ended."""
+    spec: dict[str, Any] = {}
     with suppress(FileNotFoundError):
         spec = marshal.loads((place / "spec").read_bytes())
         if remove := spec.get("remove"):
             subprocess.run(remove, env=spec["env"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
-    while _kill_marked(f"{place.parent}/"):
+    while _kill(f"{place.parent}/", _members(spec.get("cgroups", ()))):
         pass  # one that was killed may have had another child meanwhile
 
 
-def _kill_marked(mark: str) -> bool:
-    """Whether there were any, and all have ended."""
+def _members(cgroups: Iterable[str]) -> set[int]:
+    found: set[int] = set()
+    for each in cgroups:
+        with suppress(OSError):
+            found.update(map(int, Path(each, "cgroup.procs").read_text().split()))
+    return found
+
+
+def _kill(mark: str, members: Container[int]) -> bool:
+    """Those with the mark and these; whether there were any, and all have ended."""
     files = []
     for process in psutil.process_iter():
         with suppress(psutil.Error, ProcessLookupError):
-            if process.environ().get(MARK, "").startswith(mark):
+            if process.pid in members or process.environ().get(MARK, "").startswith(mark):
                 files.append(os.pidfd_open(process.pid))
                 process.kill()
     ended = [bool(select.select([file], [], [], SWEEP_SECONDS)[0]) for file in files]  # whether reaped or not

@@ -22,7 +22,7 @@ from fairway.node.draft import text_of, write_whole
 PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OF_GPUS = 4
 """The first version that knows processes with a GPU."""
-IMAGE, SIZES, SAID, TRIES = "image", "sizes", "said", "tries"
+IMAGE, SIZES, SAID, PID, TRIES = "image", "sizes", "said", "pid", "tries"
 MOST_TRIES = 4
 TAKEN = re.compile(r"fork for \d+: File exists")
 CALL_SECONDS, SECONDS_PER_BYTE = 120.0, 1e-8
@@ -125,9 +125,10 @@ def restoring(folder: Path) -> dict[str, Any]:
         write_whole(image / TRIES, str(tries).encode())
     if tries >= MOST_TRIES:
         raise DiskError(why)
-    (image / SAID).unlink(missing_ok=True)
+    for name in (SAID, PID):  # of the last try
+        (image / name).unlink(missing_ok=True)
     command = [program(), "restore", "-D", str(image), "--manage-cgroups=ignore", "--file-locks", "--restore-detached",
-               "--restore-sibling", "--pidfile", str(image / "pid")]  # fmt: skip
+               "--restore-sibling", "--pidfile", str(image / PID)]  # fmt: skip
     pipes = (image / "pipes").read_text().split("\n")
     return {"command": command, "pipes": pipes, "image": str(image), "said": str(image / SAID), "why": why,
             "tries": tries}  # fmt: skip
