@@ -422,15 +422,24 @@ async def test_fields_that_nothing_acts_on_are_named_in_a_warning(api: Api) -> N
     policy = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
     made = job("a", completionMode="Indexed", completions=2, backoffLimitPerIndex=1, podFailurePolicy=policy,
                podReplacementPolicy="Failed")
-    made["spec"]["template"]["spec"] |= {"securityContext": {"runAsUser": 1000}}
+    made["spec"]["template"]["spec"] |= {"securityContext": {"sysctls": [{"name": "a", "value": "b"}]}}
     spec = (await api.ok("POST", JOBS, made))["spec"]
     assert spec["backoffLimit"] == 2**31 - 1
     assert spec["podFailurePolicy"]["rules"][0]["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
-    ignored = ("podReplacementPolicy", "template.spec.securityContext")
+    ignored = ("podReplacementPolicy", "template.spec.securityContext.sysctls")
     assert api.warnings.count("nothing acts on it") == len(ignored) and all(
         f"spec.{name} is kept as data here" in api.warnings for name in ignored)
     await api.ok("POST", PODS, pod("q"))
     assert api.warnings == ""
+
+
+async def test_no_warning_says_that_nothing_acts_on_the_user_of_a_pod(api: Api) -> None:
+    made = pod("p", securityContext={"runAsUser": 0})
+    made["spec"]["containers"][0]["securityContext"] = {"allowPrivilegeEscalation": False, "privileged": True}
+    await api.ok("POST", PODS, made)
+    assert "spec.securityContext.runAsUser: without a container engine" in api.warnings
+    assert api.warnings.count("nothing acts on it") == 1 and "allowPrivilegeEscalation" not in api.warnings
+    assert "spec.containers[0].securityContext.privileged is kept as data here" in api.warnings
 
 
 async def test_admission_completes_warns_and_refuses() -> None:

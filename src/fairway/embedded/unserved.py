@@ -12,9 +12,9 @@ from fairway.embedded.defaults import containers
 from fairway.node.attended import is_attended
 
 _JOB = {"podReplacementPolicy": "TerminatingOrFailed", "managedBy": "kubernetes.io/job-controller"}
-_POD: Mapping[str, Any] = {"securityContext": {}}
 _SETS = ("deployments.apps", "replicasets.apps", "statefulsets.apps")
 """Field → the value at which there is nothing to act on, beside that it is absent."""
+_IDS = ("runAsUser", "runAsGroup", "fsGroup", "supplementalGroups")
 
 
 def warnings(resource: Resource, thing: Mapping[str, Any]) -> Iterator[str]:
@@ -42,10 +42,22 @@ def warnings(resource: Resource, thing: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _of_pod(spec: Mapping[str, Any], path: str) -> Iterator[str]:
-    yield from _ignored(spec, path, _POD | {"hostAliases": [], "dnsConfig": {}})
+    yield from _ignored(spec, path, {"hostAliases": [], "dnsConfig": {}})
+    yield from _of_security(spec, f"{path}.securityContext")
     for where, container in containers(spec):
         inputs = {} if is_attended(container) else {"stdin": False, "tty": False}
-        yield from _ignored(container, f"{path}.{where}", _POD | inputs)
+        yield from _ignored(container, f"{path}.{where}", inputs)
+        yield from _of_security(container, f"{path}.{where}.securityContext")
+
+
+def _of_security(part: Mapping[str, Any], path: str) -> Iterator[str]:
+    asked = part.get("securityContext") or {}
+    for name in _IDS:
+        if asked.get(name) not in (None, []):
+            yield (f"{path}.{name}: without a container engine a pod runs as the user that Fairway chooses; with --team"
+                   " a pod that names another waits")
+    rest = sorted(asked.keys() - {*_IDS, "allowPrivilegeEscalation"})
+    yield from _ignored(asked, path, dict.fromkeys(rest, False))
 
 
 def _ignored(spec: Mapping[str, Any], path: str, fields: Mapping[str, Any]) -> Iterator[str]:
