@@ -19,6 +19,8 @@ import pytest
 
 from fairway.cli.elsewhere import WORDS
 from fairway.cli.main import COMMANDS
+from fairway.cli.systemd import UNIT
+from fairway.kube.config import EXEC_VERSION
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -352,6 +354,31 @@ def test_without_a_cluster_a_command_says_how_to_start_one(tmp_path: Path) -> No
     assert said == (
         "fairway: no cluster runs on this machine, and no kubeconfig names another; `fairway up` starts one\n"
     )
+
+
+@pytest.mark.skipif(UNIT.exists(), reason="a team's cluster is a service of this machine")
+def test_a_teams_cluster_that_was_killed_is_told_with_the_file_that_says_why(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    path = machine.environment["FAIRWAY_SOCKET"] = str(tmp_path / "api.sock")
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(path)
+    said = machine.run("ls", status=2)
+    assert said == f"fairway: the team's cluster does not answer on {path}; /var/lib/fairway/up.log says why\n"
+
+
+def test_a_kubeconfig_of_a_login_is_one_line_where_no_team_has_a_cluster(tmp_path: Path) -> None:
+    machine, path = Machine(tmp_path), str(tmp_path / "api.sock")
+    plugin = {"command": "/bin/false", "args": ["login", "--credential"], "apiVersion": EXEC_VERSION,
+              "env": [{"name": "FAIRWAY_SOCKET", "value": path}]}  # fmt: skip
+    config = {
+        "clusters": [{"name": "a", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "a", "user": {"exec": plugin}}],
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}], "current-context": "a",
+    }  # fmt: skip
+    (tmp_path / "config").write_text(json.dumps(config))
+    said = machine.run("ls", "--kubeconfig", "config", status=1)
+    assert said == (f"fairway: no team's cluster runs on this machine: there is no socket {path}; `sudo fairway up "
+                    "--team` starts one\n")  # fmt: skip
 
 
 def test_down_says_what_it_waits_for_where_a_program_takes_its_time(tmp_path: Path) -> None:

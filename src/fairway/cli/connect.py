@@ -11,6 +11,7 @@ import pwd
 import stat
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,6 +29,7 @@ from fairway.node.lock import holder
 from .main import Problem, told
 
 T = TypeVar("T")
+Environ = tuple[tuple[str, str], ...]
 SOCKET = "FAIRWAY_SOCKET"
 """The environment variable that names the socket of a team's cluster, where it is another than this one:"""
 LOGIN = ("login", "--credential")
@@ -82,7 +84,10 @@ def ask(work: Callable[..., Awaitable[Any]], kubeconfig: str, context: str, *, n
 def _unanswered(kubeconfig: str, error: OSError) -> str:
     """Why there is no answer: a cluster of this machine that does not run, else what the connection says."""
     if not (kubeconfig or os.environ.get("KUBECONFIG")) and team_socket():
-        return f"the team's cluster does not answer on {team_socket()}; `systemctl status fairway` says why"
+        from .systemd import runs_team
+
+        where = "`systemctl status fairway`" if runs_team() else f"{TEAM_DIR}/up.log"
+        return f"the team's cluster does not answer on {team_socket()}; {where} says why"
     those = [one.parent for one in kubeconfigs(kubeconfig) if (one.parent / "state.db").exists()]
     for own in those:
         if not holder(own / "lock"):
@@ -128,13 +133,8 @@ def data_dir(chosen: str | None = None) -> Path:
 
 def ask_team(work: Callable[[Client], Awaitable[T]]) -> T:
     """What `work(client)` gives on the team's cluster of this machine."""
-    path = team_socket()
-    if not path:
-        where = os.environ.get(SOCKET) or TEAM_SOCKET
-        raise Problem(f"no team's cluster runs on this machine: there is no socket {where}; `sudo fairway up --team` "
-                      "starts one", exit_code=1)
     try:
-        return asyncio.run(connected(Config(f"{UNIX}{path}"), work))
+        return asyncio.run(connected(_of_team(), work))
     except ApiError as error:
         raise Problem(error.message or str(error), exit_code=1) from error
     except OSError as error:
@@ -147,14 +147,27 @@ def config_of(kubeconfig: str, context: str) -> Config:
     if path := "" if is_chosen else team_socket():
         return Config(f"{UNIX}{path}", namespace=space_of(pwd.getpwuid(os.geteuid()).pw_name))
     config = load(kubeconfigs(kubeconfig), context)
-    if config.plugin and config.plugin.command[-2:] == LOGIN and (path := team_socket()):  # saves the plugin's start
-        return Config(f"{UNIX}{path}", namespace=config.namespace)
+    if config.plugin and config.plugin.command[-2:] == LOGIN:  # the plugin would ask the same socket
+        return replace(_of_team(config.plugin.environ), namespace=config.namespace)
     return config
 
 
-def team_socket() -> str:
-    """The Unix socket of the team's cluster on this machine; empty where there is none."""
-    path = os.environ.get(SOCKET) or TEAM_SOCKET
+def _of_team(environ: Environ = ()) -> Config:
+    """The team's cluster of this machine; a Problem where there is no socket of it."""
+    if path := team_socket(environ):
+        return Config(f"{UNIX}{path}")
+    raise Problem(f"no team's cluster runs on this machine: there is no socket {_said_socket(environ)}; `sudo fairway "
+                  "up --team` starts one", exit_code=1)
+
+
+def _said_socket(environ: Environ) -> str:
+    return {**os.environ, **dict(environ)}.get(SOCKET) or TEAM_SOCKET
+
+
+def team_socket(environ: Environ = ()) -> str:
+    """The Unix socket of the team's cluster on this machine; empty where there is none. `environ`: variables that count
+    before those of the process."""
+    path = _said_socket(environ)
     try:
         return path if stat.S_ISSOCK(os.stat(path).st_mode) else ""
     except OSError:

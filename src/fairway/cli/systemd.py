@@ -62,6 +62,11 @@ def _lacking(wanted: str) -> Iterator[str]:
         yield "no team's cluster runs: its socket is not there"
 
 
+def runs_team() -> bool:
+    """Whether the team's cluster of this machine is a service of systemd."""
+    return RUNS.is_dir() and UNIT.exists()
+
+
 def _state() -> str:
     found = subprocess.run(["systemctl", "is-active", UNIT.name], capture_output=True, text=True)
     return found.stdout.strip() or found.stderr.strip()
