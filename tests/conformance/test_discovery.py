@@ -90,6 +90,7 @@ async def test_tables_carry_whole_objects_or_none_where_asked(api, maps):
     ("/api/v1/events", "Last_Seen Type Reason Object Message"), ("/apis/apps/v1/deployments",
                                                                 "Name Ready Up-to-date Available Age"),
     ("/api/v1/services", "Name Type Cluster-IP External-IP Port(s) Age"),
+    ("/apis/autoscaling/v2/horizontalpodautoscalers", "Name Reference Targets MinPods MaxPods Replicas Age"),
     ("/apis/policy/v1/poddisruptionbudgets", "Name Min_Available Max_Unavailable Allowed_Disruptions Age")])
 async def test_each_kind_has_its_columns(api, path, columns):
     table = (await api.ask("GET", path, accept=TABLE)).thing

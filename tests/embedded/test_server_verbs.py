@@ -525,6 +525,15 @@ async def test_definitions_that_are_refused_or_not_established(api: Api) -> None
     await api.no(404, "GET", "/apis/example.com/v1/widgetz")
 
 
+async def test_a_fraction_for_a_number_or_a_string_is_refused_with_the_way_to_write_it(api: Api) -> None:
+    either = {"x-kubernetes-int-or-string": True}
+    await api.ok("POST", CRDS, crd(spec={"type": "object", "properties": {"hours": either}}))
+    path = "/apis/example.com/v1/namespaces/default/widgets"
+    status = await api.no(422, "POST", path, widget("a") | {"spec": {"hours": 0.01}})
+    assert status["message"].endswith('of type integer or string: "number"; write a fraction as a string: "0.01"')
+    await api.ok("POST", path, widget("a") | {"spec": {"hours": "0.01"}})
+
+
 async def test_cel_rules_are_said_not_to_run(api: Api) -> None:
     rules = {"type": "object", "x-kubernetes-validations": [{"rule": "false"}], "properties": {"a": {"type": "string"}}}
     await api.ok("POST", CRDS, crd(spec=rules))

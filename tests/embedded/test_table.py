@@ -134,6 +134,12 @@ BUSY = {"spec": {"schedule": "@daily", "suspend": True}, "status": {"active": [{
 CLAIMED = {"spec": {"storageClassName": "s"}, "status": {"phase": "Bound", "accessModes": ["ReadWriteOnce"]}}
 QUOTA = {"hard": {"cpu": "2", "limits.cpu": "4"}, "used": {"cpu": "1"}}
 
+SCALED = {"scaleTargetRef": {"kind": "Deployment", "name": "d"}, "minReplicas": 1, "maxReplicas": 3}
+METRICS = [{"type": "Resource", "resource": {"name": "cpu", "target": {"averageUtilization": 50}}},
+           {"type": "Resource", "resource": {"name": "memory", "target": {"averageValue": "1Gi"}}}, {"type": "Pods"}]
+MEASURED = {"currentReplicas": 2, "currentMetrics": [{"type": "Resource", "resource": {
+    "name": "cpu", "current": {"averageValue": "6m", "averageUtilization": 12}}}]}
+
 
 @pytest.mark.parametrize(("kind", "group", "thing", "shown"), [
     ("Namespace", "", {"status": {"phase": "Active"}}, ["a", "Active", "5m"]),
@@ -159,6 +165,10 @@ QUOTA = {"hard": {"cpu": "2", "limits.cpu": "4"}, "used": {"cpu": "1"}}
     ("CronJob", "batch", BUSY, ["a", "@daily", "<none>", "True", 1, "120m", "5m"]),
     ("CronJob", "batch", {"spec": {"schedule": "@daily"}}, ["a", "@daily", "<none>", "False", 0, "<none>", "5m"]),
     ("PersistentVolumeClaim", "", CLAIMED, ["a", "Bound", "", "", "RWO", "s", "<unset>", "5m"]),
+    ("HorizontalPodAutoscaler", "autoscaling", {"spec": {"metrics": METRICS[:2], **SCALED}, "status": MEASURED},
+     ["a", "Deployment/d", "cpu: 12%/50%, memory: <unknown>/1Gi", "1", 3, 2, "5m"]),
+    ("HorizontalPodAutoscaler", "autoscaling", {"spec": {"metrics": METRICS[::-1], **SCALED}},
+     ["a", "Deployment/d", "<unknown>, memory: <unknown>/1Gi + 1 more...", "1", 3, 0, "5m"]),
     ("ResourceQuota", "", {"status": QUOTA}, ["a", "cpu: 1/2", "limits.cpu: 0/4", "5m"]),
     ("ClusterRole", "rbac.authorization.k8s.io", {}, ["a", ago(300)]),
     ("ResourceClaim", "resource.k8s.io", {"status": {"allocation": {"x": 1}, "reservedFor": [{}]}},

@@ -191,7 +191,8 @@ def _cause(root: str, error: Any) -> Cause:
         return unsupported(path, value, [each for each in error.kind.options if each is not None])
     if kind == "type":
         wanted, found = " or ".join(error.kind.types), _type(value)
-        return Cause(path, TYPE, f'Invalid value: "{found}": {path} in body must be of type {wanted}: "{found}"')
+        hint = f'; write a fraction as a string: "{value}"' if type(value) is float and "string" in wanted else ""
+        return Cause(path, TYPE, f'Invalid value: "{found}": {path} in body must be of type {wanted}: "{found}"{hint}')
     if kind in _BOUNDS:
         limit = error.kind.multiple_of if kind == "multipleOf" else error.kind.limit
         return wrong(path, value, f"{path} in body should be {_BOUNDS[kind].format(_number(limit))}")

@@ -304,6 +304,22 @@ def _ready_of_desired(thing: Thing, _: float) -> Cell:
     return f"{first('.status.readyReplicas', thing, 0)}/{first('.spec.replicas', thing, 1)}"
 
 
+def _scale_metrics(scaler: Thing, _: float) -> Cell:
+    """What is used of what should be, of the first two metrics; other metrics than those of resources are unknown."""
+    used = {it.get("name"): it.get("current", {}) for it in find(".status.currentMetrics[*].resource", scaler)}
+    shown = [_scale_metric(it.get("resource"), used) for it in find(".spec.metrics[*]", scaler)]
+    return ", ".join(shown[:2]) + (f" + {len(shown) - 2} more..." if len(shown) > 2 else "") or None
+
+
+def _scale_metric(asked: Thing | None, used: Thing) -> str:
+    if not asked:
+        return "<unknown>"
+    name, unit = ("averageValue", "") if "averageValue" in asked["target"] else ("averageUtilization", "%")
+    value = used.get(asked["name"], {}).get(name)
+    current = "<unknown>" if value is None else f"{value}{unit}"
+    return f"{asked['name']}: {current}/{asked['target'].get(name)}{unit}"
+
+
 def _labels(labels: Any, _: float) -> Cell:
     return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or None
 
@@ -355,6 +371,7 @@ _RULES: Mapping[str, Callable[[Any, float], Cell]] = {
     "readiness_gates": _readiness_gates,
     "ready_of_desired": _ready_of_desired,
     "role": _named(".roleRef"),
+    "scale_metrics": _scale_metrics,
     "scale_target": _named(".spec.scaleTargetRef"),
     "selector": lambda selector, _: selector_text(selector) or None,
     "service_accounts": _subjects,
