@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from fairway.cli.connect import UNIT
 from fairway.cli.elsewhere import WORDS
 from fairway.cli.main import COMMANDS
-from fairway.cli.systemd import UNIT
 from fairway.kube.config import EXEC_VERSION
 
 ROOT = Path(__file__).parents[2]

@@ -35,6 +35,8 @@ SOCKET = "FAIRWAY_SOCKET"
 LOGIN = ("login", "--credential")
 """What a kubeconfig that `fairway login` wrote ends its command with."""
 TEAM_SOCKET, TEAM_DIR = "/run/fairway/api.sock", "/var/lib/fairway"
+RUNS, UNIT = Path("/run/systemd/system"), Path("/etc/systemd/system/fairway.service")
+"""What is there where systemd runs, and where it runs the team's cluster."""
 NOT_INSTALLED = "Fairway is not installed on this cluster; `fairway install` prints what it needs"
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NO_GROUP = "404 page not found"  # as Kubernetes answers for a group of kinds that it does not have
@@ -84,9 +86,7 @@ def ask(work: Callable[..., Awaitable[Any]], kubeconfig: str, context: str, *, n
 def _unanswered(kubeconfig: str, error: OSError) -> str:
     """Why there is no answer: a cluster of this machine that does not run, else what the connection says."""
     if not (kubeconfig or os.environ.get("KUBECONFIG")) and team_socket():
-        from .systemd import runs_team
-
-        where = "`systemctl status fairway`" if runs_team() else f"{TEAM_DIR}/up.log"
+        where = "`systemctl status fairway`" if RUNS.is_dir() and UNIT.exists() else f"{TEAM_DIR}/up.log"
         return f"the team's cluster does not answer on {team_socket()}; {where} says why"
     those = [one.parent for one in kubeconfigs(kubeconfig) if (one.parent / "state.db").exists()]
     for own in those:

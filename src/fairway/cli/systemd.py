@@ -15,11 +15,9 @@ from pathlib import Path
 
 import click
 
-from .connect import team_socket
+from .connect import RUNS, UNIT, team_socket
 from .up import read_settings
 
-UNIT = Path("/etc/systemd/system/fairway.service")
-RUNS = Path("/run/systemd/system")
 WRITE = f"fairway install --systemd | sudo tee {UNIT}"
 
 
@@ -60,11 +58,6 @@ def _lacking(wanted: str) -> Iterator[str]:
         yield f"fairway.service is {state}: sudo systemctl enable --now fairway"
     if not team_socket():
         yield "no team's cluster runs: its socket is not there"
-
-
-def runs_team() -> bool:
-    """Whether the team's cluster of this machine is a service of systemd."""
-    return RUNS.is_dir() and UNIT.exists()
 
 
 def _state() -> str:
