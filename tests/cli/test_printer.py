@@ -53,7 +53,7 @@ async def test_a_log_that_is_followed_is_over_when_its_runs_are_forgotten(
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
     async def transport(request: Request) -> Response:
-        text = b"" if dict(request.query).get("after") else b"\x02\0\0\0\x0a6.1\nhello\n"
+        text = b"\x02\0\0\0\x0a6.1\nhello\n"
         return Response(200, {}, text) if request.path.endswith("/log") else Response(404, {}, b"{}")
 
     one = msgspec.structs.replace(run(0, "n1"), id="u/main/0")

@@ -26,7 +26,6 @@ AWAY = "== the server does not answer; this goes on when it is back, Ctrl-C ends
 BACK = "== the server is back\n"
 UP = ("up", "--detach", "--cpus", "4", "--fake-gpus", "2")
 COUNTS = "at=0; until test -e stop; do echo line $at; at=$((at + 1)); sleep 0.02; done; echo line $at; exit 7"
-ENDS = "echo line 0; until test -e stop; do sleep 0.02; done; seq -f 'line %g' 1 400; exit 7"
 Start = Callable[..., "Started"]
 
 
@@ -108,31 +107,6 @@ def test_a_follower_prints_each_line_once_over_a_crash_of_the_server(machine: Ma
     code, text, rest = one.ends()
     assert text == "".join(f"line {at}\n" for at in range(text.count("\n")))
     assert (code, rest) == (7, "fairway: long failed: exit code 7\n")
-
-
-@pytest.mark.parametrize(("words", "workers"), [("submit --follow", 1), ("logs -f", 2)])
-@pytest.mark.parametrize("crashes", [True, False])
-def test_a_follower_prints_the_rest_of_what_ended_while_the_server_was_away(
-    machine: Machine, start: Start, words: str, workers: int, crashes: bool
-) -> None:
-    job = ("--name", "long", "--workers", str(workers), "--", "sh", "-c", ENDS)
-    if words == "logs -f":
-        machine.run("submit", *job)
-        machine.until("long", "Running")
-    one = start(*words.split(), *(["long"] if words == "logs -f" else job))
-    ranks = [f"[{rank}] " for rank in range(workers)] if workers > 1 else [""]
-    for rank in ranks:
-        one.prints(f"{rank}line 0\n")
-    killed(machine) if crashes else machine.run("down", "--keep-pods")
-    one.says(AWAY)
-    (machine.folder / "stop").touch()
-    while len([*machine.folder.glob("fairway/pods/*/containers/*/*/exit")]) < workers:
-        time.sleep(0.05)
-    machine.run(*UP)
-    one.says(BACK)
-    code, text, _ = one.ends()
-    assert sorted(text.splitlines()) == sorted(f"{rank}line {at}" for rank in ranks for at in range(401))
-    assert code == (0 if words == "logs -f" else 7)
 
 
 def test_what_waits_or_watches_goes_on_over_a_crash_of_the_server(machine: Machine, start: Start) -> None:

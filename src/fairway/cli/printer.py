@@ -92,22 +92,19 @@ class Printer:
         self._end(run.rank)
 
     async def _pieces(self, run: Run, more: Query) -> AsyncGenerator[bytes | Notice, None]:
-        """Its text. Where the server keeps runs, a log that is followed is read again from where it was cut, until
-        it is read to its end after its program has ended: a server that stops cuts it, or ends it too early."""
+        """Its text. Where the server keeps runs, a log that is followed and was cut is asked for again, from where it
+        was cut, until its program has ended."""
         place, goes_on = Place(), bool(more and run.id)
-        is_last = not goes_on or run.finished is not None
         while True:
             try:
                 async for piece in text_of(self.client, self.workload, run, (*self.choice.query, *more), place):
                     yield piece
-                if is_last:
-                    return
-                is_last = await self._has_ended(run)
             except ConnectionError:
                 if not goes_on:
                     raise
-            if not is_last:
-                await self.client.clock.sleep(PAUSE_SECONDS)
+            if not goes_on or await self._has_ended(run):
+                return
+            await self.client.clock.sleep(PAUSE_SECONDS)
 
     async def _has_ended(self, run: Run) -> bool:
         found = await kept(self.client, self.workload)
