@@ -50,7 +50,7 @@ def login(credential: bool) -> None:
     if credential:
         click.echo(msgspec.json.encode(_credential(told)).decode())
         return
-    queues = ", ".join(told.queues) or "none that a group of yours is named for; jobs go to `default`"
+    queues = ", ".join(told.queues) or "none that is open to a group of yours; jobs go to `default`"
     click.echo(f"{told.user}: namespace {told.namespace}{', administrator' if told.isAdmin else ''}; queues: {queues}")
     path = _place(Path.home() / ".kube")
     _write(path, _kubeconfig(told))

@@ -265,9 +265,8 @@ def queue_lines(queue: Thing, live: Tally) -> list[list[object]]:
             used = sum(most for (at, name), most in live.usage.items() if name == resource and pool in ("*", at))
             label = resource if pool == "*" else f"{resource} in {pool}"
             due = [guaranteed.get(resource), limit.get(resource), _of(said.get("share"), pool, resource)]
-            lent = _borrowed(due[0], used, resource)
-            if str(due[0]).endswith("%") and due[2]:
-                lent = _of(said.get("borrowed"), pool, resource) or "0"
+            known = due[2] and (_of(said.get("borrowed"), pool, resource) or "0")
+            lent = known if str(due[0]).endswith("%") else _borrowed(due[0], used, resource)
             amounts = [quantities.format(used, resource), lent, _asked(live, resource)]
             figures.append([label, *due, *amounts])
     others = ({name for _, name in live.usage} | set(live.asked or ())) - governed
@@ -286,10 +285,10 @@ def _asked(live: Tally, resource: str) -> str:
 
 
 def _borrowed(guaranteed: object, used: int, resource: str) -> str:
-    """Usage above guaranteed; "" where that is a part of what there is, which the queue's status knows."""
+    """Usage above an amount that is guaranteed; "" where none is."""
     from fairway.api import quantities
 
-    if guaranteed is None or str(guaranteed).endswith("%"):
+    if guaranteed is None:
         return ""
     return quantities.format(max(0, used - quantities.parse(str(guaranteed), resource)), resource)
 

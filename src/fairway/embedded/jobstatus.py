@@ -144,8 +144,8 @@ def _failed_indexes(job: Job, pods: Sequence[Pod]) -> frozenset[int]:
 
 
 def failures(job: Job, pods: Sequence[Pod]) -> Counter[int]:
-    """How often each index failed: each pod says how often before it, so that failed pods may be deleted. One that the
-    Job removes itself, which it lets go before it deletes it, has not failed."""
+    """How often each index failed: each pod says how often before it, so that failed pods may be deleted. A pod
+    that the Job removes itself has not failed; the Job takes its finalizer off before it deletes it."""
     found = Counter[int]()
     for pod in pods:
         is_removed = pod.is_leaving and not pod.is_tracked

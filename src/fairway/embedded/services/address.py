@@ -49,7 +49,7 @@ def give(store: Store, service: Thing) -> None:
 
 
 def _taken(store: Store) -> set[str]:
-    """The addresses of all Services, with those that are being written."""
+    """The addresses of all Services, and of those that are being written."""
     values = [*(it.value for it in store.objects(SERVICES).values()),
               *(it.value for it in store.staged() if it.key.resource == SERVICES)]
     return {address for it in values if (address := (msgspec.json.decode(it).get("spec") or {}).get("clusterIP"))}
