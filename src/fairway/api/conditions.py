@@ -35,7 +35,7 @@ from fairway.engine import (
 from .ends import exit_words
 from .figures import amount, count, is_one, number, span
 from .indexes import failed_trials, rank_in
-from .names import PARTING, short_name
+from .names import CANCELLED, PARTING, SUSPENDED, short_name
 from .objects import ATTEMPT, DEFAULT_SCHEDULER, FINISHED, SCHEDULER, PodObject, PodStatus, Terminated
 from .pods import is_lost
 from .quantities import is_bytes, time_text
@@ -274,7 +274,7 @@ def _after(facts: Facts, workload: Workload) -> str:
         case Dependency.CIRCULAR:
             chain = ", which comes after ".join((first, *others, "it"))
             return f"{chain}: none of them can start"
-        case Dependency.MISSING if first.endswith((", which is suspended", ", which was cancelled")):
+        case Dependency.MISSING if first.endswith((SUSPENDED, CANCELLED)):
             return first
         case Dependency.MISSING if ": say which" in first:
             return facts.blocking[0].partition("/")[2]  # the name as it was written

@@ -9,6 +9,8 @@ ON_THIS_MACHINE = "fairway.dev/this-machine"  # the image of what runs as a proc
 
 PARTING = " (parting)"
 """Ends the key of what a workload loses by shrinking, or leaves behind when it is over; no object has such a name."""
+SUSPENDED, CANCELLED = ", which is suspended", ", which was cancelled"
+"""End the key of a dependency that cannot succeed as things are."""
 
 
 def name_of(kind: str, name: str) -> str:

@@ -8,7 +8,7 @@ it, or one of them is suspended or resumed.
 
 from collections import defaultdict
 
-from fairway.api.names import called
+from fairway.api.names import CANCELLED, SUSPENDED, called
 from fairway.api.objects import Metadata
 from fairway.api.types import WorkloadObject
 
@@ -52,12 +52,12 @@ class Names:
         if len(keys) < 2:
             key = keys[0] if keys else name
             is_gone = not keys and name in self._cancelled
-            return f"{key}, which was cancelled" if is_gone else self._told(key)
+            return f"{key}{CANCELLED}" if is_gone else self._told(key)
         which = " or ".join(f"workload/{key.partition('/')[2]}" for key in keys)
         return f"{name}, which is {which}: say which"
 
     def _told(self, key: str) -> str:
-        return f"{key}, which is suspended" if key in self._suspended else key
+        return f"{key}{SUSPENDED}" if key in self._suspended else key
 
 
 def _names(meta: Metadata | None) -> set[str]:

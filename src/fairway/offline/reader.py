@@ -17,7 +17,7 @@ import msgspec
 from fairway.api import objects, owners, queues, types
 from fairway.api.decode import cleaned, decode
 from fairway.api.forms.form import Conditions
-from fairway.api.names import called
+from fairway.api.names import SUSPENDED, called
 from fairway.api.nodes import node
 from fairway.api.objects import GROUP, Metadata, Part, PodObject
 from fairway.api.owners import DEFAULT_QUEUE
@@ -339,7 +339,7 @@ def _aliases(known: Mapping[str, WorkloadObject], halted: Container[str]) -> dic
     for key, one in known.items():
         refs = ((ref.kind, ref.name) for ref in one.metadata.owner_references)
         for name in called(one.metadata.name, refs):
-            found[f"{one.metadata.namespace}/{name}"].append(f"{key}, which is suspended" if key in halted else key)
+            found[f"{one.metadata.namespace}/{name}"].append(f"{key}{SUSPENDED}" if key in halted else key)
     return found
 
 
