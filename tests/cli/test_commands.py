@@ -381,15 +381,20 @@ def test_a_kubeconfig_of_a_login_is_one_line_where_no_team_has_a_cluster(tmp_pat
                     "--team` starts one\n")  # fmt: skip
 
 
-def test_down_says_what_it_waits_for_where_a_program_takes_its_time(tmp_path: Path) -> None:
+def test_down_says_what_it_waits_for_and_how_many_workloads_it_stopped(tmp_path: Path) -> None:
     slow = Machine(tmp_path)
     slow.run("up", "--detach", "--cpus", "1")
-    program = "trap : TERM; touch on; while :; do sleep 1; done"
-    slow.run("submit", "--grace", "4s", "--", "sh", "-c", program)
+    program = "trap : TERM; touch on.$$; while :; do sleep 1; done"
+    slow.run("submit", "--cpus", "100m", "--grace", "4s", "--", "sh", "-c", program)
+    slow.run("submit", "--cpus", "100m", "--workers", "2", "--", "sh", "-c", program)
+    slow.run("submit", "--cpus", "100m", "--follow", "--", "true")
     deadline = time.monotonic() + 60
-    while not (tmp_path / "on").exists():
+    while len([*tmp_path.glob("on.*")]) < 3:
         assert time.monotonic() < deadline
-    assert slow.run("down") == "programs were told to stop and have their grace period; this waits for them\n"
+    assert slow.run("down") == (
+        "2 workloads stopped, to start again with the next `fairway up`\n"
+        "programs were told to stop and have their grace period; this waits for them\n"
+    )
 
 
 def test_a_cluster_that_does_not_answer_or_does_not_run_is_named_with_what_to_do(tmp_path: Path) -> None:

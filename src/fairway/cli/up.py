@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -164,10 +164,32 @@ async def control(transport: Any, folder: Path, settings: Any) -> None:
 def down(folder: str, team: bool, keep_pods: bool) -> None:
     """Stop the cluster of this machine: pods get their signal and their grace."""
     from fairway.embedded.datadir import UpError, down
+    from fairway.node.container import running
 
+    place, ran = _place(folder, is_of_team=team), list[Path]()
+    with suppress(PermissionError):  # another user's, which is told below
+        ran = [it.folder for it in running(place / "pods")]
     with told(UpError, exit_code=1):
-        stopping = down(_place(folder, is_of_team=team), Clock(), keeps_pods=keep_pods)
+        stopping = down(place, Clock(), keeps_pods=keep_pods)
         asyncio.run(stopping if keep_pods else _patiently(stopping))
+    if text := _stopped(ran):
+        click.echo(text)
+
+
+def _stopped(ran: Iterable[Path]) -> str:
+    """What became of the workloads whose containers ran in these folders, in a line; "" where none was stopped."""
+    from fairway.node.archive import read_origin
+    from fairway.node.container import inspect
+    from fairway.node.podstatus import ON_DISK, SHUTDOWN
+
+    found: dict[str, set[str]] = {SHUTDOWN: set(), ON_DISK: set()}
+    for run in ran:
+        if (why := inspect(run).stopped) in found and (origin := read_origin(run.parents[2])):
+            found[why].add(origin.uid)
+    stopped, saved = (f"{len(it)} workload{'s' * (len(it) != 1)}" if it else "" for it in found.values())
+    ends = [stopped and f"{stopped} stopped, to start again with the next `fairway up`",
+            saved and f"{saved} paused on disk"]  # fmt: skip
+    return "; ".join(filter(None, ends))
 
 
 async def _patiently(stopping: Coroutine[Any, Any, None]) -> None:

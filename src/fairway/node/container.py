@@ -226,15 +226,20 @@ def wake(attempt: Attempt) -> None:
 def stop_all(folder: Path, why: str, *, at_most: float | None = None) -> bool:
     """Ends every container under the folder of all pods, each with its own grace, and waits until they are gone;
     whether any ran."""
-    places = [place.parent for place in folder.glob("*-*/containers/*/*/lock")]
-    running = [attempt for attempt in map(inspect, places) if attempt.pid]
-    left = save_all(running) if at_most is None else running
+    those = running(folder)
+    left = save_all(those) if at_most is None else those
     graces = [marshal.loads((it.folder / "spec").read_bytes())["grace"] for it in left]
     for attempt, grace in zip(left, graces):
         stop(attempt, grace if at_most is None else min(grace, at_most), why)
     for attempt in left:
         _await_end(attempt)
-    return bool(running)
+    return bool(those)
+
+
+def running(folder: Path) -> list[Attempt]:
+    """What runs under the folder of all pods."""
+    places = [place.parent for place in folder.glob("*-*/containers/*/*/lock")]
+    return [attempt for attempt in map(inspect, places) if attempt.pid]
 
 
 def save_all(attempts: Sequence[Attempt]) -> list[Attempt]:
