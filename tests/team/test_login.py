@@ -235,6 +235,13 @@ def test_commands_work_for_a_plain_user(team: Box, anns: str, command: str) -> N
     assert not any(team.name(user) in said for user in USERS if user != "ann")
 
 
+@pytest.mark.parametrize(("user", "words"), [("ann", []), ("root", ["-A"])])
+def test_top_shows_what_processes_of_users_use(team: Box, anns: str, user: str, words: list[str]) -> None:
+    shown = json.loads(team.run(user, "fairway", "top", *words, "-o", "json"))["workloads"]
+    (line,) = [it for it in shown if (it["namespace"], it["name"]) == (anns, "job-long")]
+    assert line["cpus"] is not None and line["memory"] > 0
+
+
 def test_what_a_user_may_not_read_is_worked_out_without_the_names_of_others(team: Box) -> None:
     team.run("eve", "fairway", "submit", "--name", "hers", "--gpus", "3", "--cpus", "0.1", "--", "sleep", "600")
     team.run("eve", "fairway", "wait", "--for", "started", "hers")

@@ -1,10 +1,10 @@
 """`fairway top`: what running workloads use of what they asked for, and each GPU; live on a terminal.
 
-Processes are looked at on the machine that the command runs on, if it is the one of `fairway up`: CPU and memory of a
-pod are those of its processes (psutil), a GPU tells by NVML. What runs on other machines is shown with what it asked
-for; what of it is used is not known there, and is left empty: never 0.
+What pods use of CPUs and memory the API server tells (`metrics.k8s.io`, as for `kubectl top`): their processes may be
+another user's. A GPU of the machine that the command runs on tells by NVML. What nothing tells is left empty: never 0.
 """
 
+import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -14,10 +14,10 @@ import click
 
 from fairway.api.names import short_name
 from fairway.kube import kinds
-from fairway.kube.client import Client
+from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Selection
 
-from .connect import data_dir, on_cluster
+from .connect import on_cluster
 from .listing import GPU
 from .main import Problem
 from .output import output_option, print_table, show, size
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from fairway.node.measure import Use
 
 Thing = dict[str, Any]
-PAUSE_SECONDS, FIRST_SECONDS = 2.0, 0.5
+Measured = dict[tuple[str, str], tuple[float, int]]
+"""Namespace and name of a pod → the CPUs and bytes of memory that it uses."""
+PAUSE_SECONDS = 2.0
 ATTEMPT, ASSIGNED = "fairway.dev/attempt", "fairway.dev/assigned-devices"
 HEAD = ["WORKLOAD", "NODE", "CPUS", "CPUS ASKED", "MEMORY", "MEMORY ASKED", "GPUS", "GPU BUSY"]
 GPUS = ["GPU", "BUSY", "MEMORY", "OF", "PROCESSES", "WORKLOAD"]
@@ -34,8 +36,9 @@ GPUS = ["GPU", "BUSY", "MEMORY", "OF", "PROCESSES", "WORKLOAD"]
 
 @dataclass(slots=True)
 class Line:
-    """A workload on a node. `cpus` and `memory` are None where nothing tells; `devices`: those of this machine."""
+    """A workload on a node. `cpus` and `memory` are None where nothing tells; `devices`: those of the node."""
 
+    namespace: str
     name: str
     node: str
     asked: dict[str, int] = field(default_factory=dict)
@@ -46,10 +49,11 @@ class Line:
 
 @click.command()
 @click.argument("job", default="")
+@click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Show all namespaces.")
 @click.option("--once", is_flag=True, help="Print what is used now, and end.")
 @output_option
 @on_cluster
-async def top(client: Client, namespace: str, job: str, once: bool, output: str) -> None:
+async def top(client: Client, namespace: str, job: str, once: bool, everywhere: bool, output: str) -> None:
     """Show what running workloads use of what they asked for, and each GPU of this machine.
 
     Without a terminal, or with -o json or yaml, it prints once."""
@@ -57,45 +61,68 @@ async def top(client: Client, namespace: str, job: str, once: bool, output: str)
 
     from fairway.node.measure import used
 
-    processes, is_live = Processes(), not once and output == "table" and sys.stdout.isatty()
-    await _looked(client, namespace, job, processes)
+    if job and everywhere:
+        raise Problem(f"-A: found with JOB {job!r}, which is in one namespace; -n names it")
+    space, is_live = "" if everywhere else namespace, not once and output == "table" and sys.stdout.isatty()
+    names = await _named(client, namespace, job) if job else None
     while True:
-        await client.clock.sleep(PAUSE_SECONDS if is_live else FIRST_SECONDS)
-        lines, devices = await _looked(client, namespace, job, processes), await client.clock.in_thread(used)
+        lines, devices = await _looked(client, space, names), await client.clock.in_thread(used)
+        if job and not lines:
+            raise Problem(f"{job} does not run; `fairway ls` lists what does", exit_code=1)
         if is_live:
             click.clear()
-        _show(output, lines, devices)
+        _show(output, lines, devices, space)
         if not is_live:
             return
+        await client.clock.sleep(PAUSE_SECONDS)
 
 
-async def _looked(client: Client, namespace: str, job: str, processes: "Processes") -> list[Line]:
-    found = await client.list(Selection(kinds.PODS, namespace))
+async def _named(client: Client, namespace: str, job: str) -> set[str]:
+    """The Workloads that `job` names; a Problem where there is none."""
+    from .replicas import find
+
+    found = await find(client, namespace, job)
+    return {it.ref.name for it in found.replicas or (found,)}
+
+
+async def _looked(client: Client, namespace: str, names: set[str] | None) -> list[Line]:
+    found, measured = await asyncio.gather(client.list(Selection(kinds.PODS, namespace)), _measured(client, namespace))
     pods = [it for it in found if it["spec"].get("nodeName") and it["status"].get("phase") == "Running"]
-    pods = [it for it in pods if not job or job in (_workload(it), short_name(_workload(it)))]
-    if job and not pods:
-        raise Problem(f"{job} does not run; `fairway ls` lists what does", exit_code=1)
-    lines = _lines(pods)
-    await client.clock.in_thread(lambda: processes.add(pods, lines))
-    return list(lines.values())
+    return list(_lines([it for it in pods if names is None or _workload(it) in names], measured).values())
 
 
-def _lines(pods: Iterable[Thing]) -> dict[tuple[str, str], Line]:
-    """By workload and node, what its pods ask for there."""
+async def _measured(client: Client, namespace: str) -> Measured:
+    """What the server tells; nothing where it does not, or not to this user."""
+    from fairway.api.quantities import parse
+
+    found: Measured = {}
+    with suppress(ApiError):
+        for pod in await client.list(Selection(kinds.POD_METRICS, namespace)):
+            uses = [it["usage"] for it in pod["containers"]]
+            cpus, memory = (sum(parse(it[name], name) for it in uses) for name in ("cpu", "memory"))
+            found[pod["metadata"]["namespace"], pod["metadata"]["name"]] = cpus / 1000, memory
+    return found
+
+
+def _lines(pods: Iterable[Thing], measured: Measured) -> dict[tuple[str, str, str], Line]:
+    """By namespace, workload and node, what its pods ask for there, and use."""
     from fairway.api.objects import FROZEN
     from fairway.api.pods import requests_of
 
-    found: dict[tuple[str, str], Line] = {}
+    found: dict[tuple[str, str, str], Line] = {}
     for pod in pods:
-        key = _workload(pod), pod["spec"]["nodeName"]
+        meta = pod["metadata"]
+        key = meta["namespace"], _workload(pod), pod["spec"]["nodeName"]
         line = found.setdefault(key, Line(*key))
+        if use := measured.get((meta["namespace"], meta["name"])):
+            line.cpus, line.memory = (line.cpus or 0.0) + use[0], (line.memory or 0) + use[1]
         is_still = any(it["type"] == FROZEN and it["status"] == "True" for it in pod["status"].get("conditions") or ())
         for resource, amount in requests_of(pod):
             if not is_still or resource == "memory":  # what is paused holds no more
                 line.asked[resource] = line.asked.get(resource, 0) + amount
         if is_still:
             continue
-        devices = (pod["metadata"].get("annotations") or {}).get(ASSIGNED, "")
+        devices = (meta.get("annotations") or {}).get(ASSIGNED, "")
         line.devices += [int(it) for it in devices.split(",") if it.isdecimal()]
     return dict(sorted(found.items()))
 
@@ -105,58 +132,31 @@ def _workload(pod: Thing) -> str:
     return attempt.partition("/")[0] or pod["metadata"]["name"]
 
 
-class Processes:
-    """Those of the pods of this machine, as they were last looked at: CPU is what was used since."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, Any] = {}
-
-    def add(self, pods: Iterable[Thing], lines: dict[tuple[str, str], Line]) -> None:
-        """To each line what the processes of its pods use."""
-        from fairway.node.lock import holder
-
-        for pod in pods:
-            line = lines[_workload(pod), pod["spec"]["nodeName"]]
-            locks = (data_dir() / "pods" / pod["metadata"]["uid"] / "containers").glob("*/*/lock")
-            for shim in filter(None, map(holder, locks)):
-                cpus, memory = self._used(shim)
-                line.cpus, line.memory = (line.cpus or 0.0) + cpus, (line.memory or 0) + memory
-
-    def _used(self, shim: int) -> tuple[float, int]:
-        """CPUs and bytes of a shim's children, and of theirs."""
-        import psutil
-
-        cpus, memory = 0.0, 0
-        with suppress(psutil.Error):
-            for one in psutil.Process(shim).children(recursive=True):
-                with suppress(psutil.Error):  # it has ended
-                    process = self._known.setdefault(one.pid, one)
-                    cpus += process.cpu_percent(None) / 100
-                    memory += process.memory_info().rss
-        return cpus, memory
-
-
-def _show(output: str, lines: list[Line], devices: list["Use"]) -> None:
+def _show(output: str, lines: list[Line], devices: list["Use"], space: str) -> None:
     told = [asdict(one) for one in lines]
     value = {"workloads": told, "gpus": [asdict(one) for one in devices], "unit": "cpu asked in m, memory in bytes"}
-    show(output, value, lambda: _print(lines, devices))
+    show(output, value, lambda: _print(lines, devices, space))
 
 
-def _print(lines: list[Line], devices: list["Use"]) -> None:
+def _print(lines: list[Line], devices: list["Use"], space: str) -> None:
+    """`space`: the namespace; "" of all."""
     from fairway.api.quantities import format
+    from fairway.node.machine import own_name
 
+    here = [one for one in lines if one.node == own_name()]
     busy, rows = {one.index: one.percent for one in devices}, []
     for one in lines:
-        own = [busy[index] for index in one.devices if index in busy] if one.memory is not None else []
+        own = [busy[index] for index in one.devices if index in busy] if one in here else []
         rows.append([
-            short_name(one.name), one.node,
+            *([] if space else [one.namespace]), short_name(one.name), one.node,
             "" if one.cpus is None else f"{one.cpus:.1f}", format(one.asked.get("cpu", 0), "cpu"),
             "" if one.memory is None else size(one.memory), size(one.asked.get("memory", 0)),
             format(one.asked.get(GPU, 0), GPU), f"{sum(own) / len(own):.0f}%" if own else "",
         ])  # fmt: skip
-    print_table(HEAD, rows, empty="nothing runs", less=("NODE", "MEMORY ASKED"))
+    empty = f"nothing runs in namespace {space}; -A looks in all" if space else "nothing runs in any namespace"
+    print_table([*([] if space else ["NAMESPACE"]), *HEAD], rows, empty=empty, less=("NODE", "MEMORY ASKED"))
     if devices:
-        holders = {index: short_name(one.name) for one in lines if one.memory is not None for index in one.devices}
+        holders = {index: short_name(one.name) for one in here for index in one.devices}
         click.echo()
         print_table(GPUS, [[one.index, f"{one.percent}%", size(one.memory), size(one.total), len(one.pids),
                             holders.get(one.index, "")] for one in devices])  # fmt: skip

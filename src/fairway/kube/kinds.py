@@ -61,6 +61,7 @@ FAIRWAY = "fairway.dev/v1alpha1"
 NAMESPACES = Kind("Namespace", "namespaces", is_namespaced=False)
 NODES = Kind("Node", "nodes", is_namespaced=False)
 PODS = Kind("Pod", "pods")
+POD_METRICS = Kind("PodMetrics", "pods", "metrics.k8s.io/v1beta1")
 EVENTS = Kind("Event", "events")
 SERVICES = Kind("Service", "services")
 SECRETS = Kind("Secret", "secrets")

@@ -72,11 +72,15 @@ class NodesError(Exception):
     """A file of nodes that cannot be used: one line."""
 
 
+def own_name() -> str:
+    """The name of the Node that this machine is."""
+    return re.sub(r"[^a-z0-9.-]+", "-", socket.gethostname().lower())[:63].strip("-.") or "localhost"
+
+
 def probe(folder: Path) -> Machine:
     """`folder`: where pods keep their files."""
-    name = re.sub(r"[^a-z0-9.-]+", "-", socket.gethostname().lower())[:63].strip("-.") or "localhost"
-    disk = psutil.disk_usage(str(folder)).total
-    return Machine(name, 1000 * len(os.sched_getaffinity(0)), psutil.virtual_memory().total, disk, gpus(), cards())
+    cpu, disk = 1000 * len(os.sched_getaffinity(0)), psutil.disk_usage(str(folder)).total
+    return Machine(own_name(), cpu, psutil.virtual_memory().total, disk, gpus(), cards())
 
 
 def offered(machine: Machine, *, cpus: str = "", memory: str = "", fake_gpus: int | None = None) -> Machine:

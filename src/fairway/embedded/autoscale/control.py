@@ -16,13 +16,12 @@ from fairway.kube.agenda import Agenda
 from fairway.kube.client import Client
 from fairway.kube.events import About, Events
 from fairway.kube.informer import Informer
-from fairway.kube.kinds import PODS, Kind, Ref, Selection
+from fairway.kube.kinds import POD_METRICS, PODS, Kind, Ref, Selection
 
 from .rules import RESOURCES
 from .wanted import Use, bounded, wanted
 
 AUTOSCALERS = Kind("HorizontalPodAutoscaler", "horizontalpodautoscalers", "autoscaling/v2")
-MEASURED = Kind("PodMetrics", "pods", "metrics.k8s.io/v1beta1")
 KINDS = {it.name: it for it in (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS)}
 TURN_SECONDS, STEADY_SECONDS = 15.0, 300
 
@@ -110,7 +109,7 @@ class Autoscalers:
         namespace = one.metadata.namespace
         found = await self.client.list(Selection(PODS, namespace, labels=labels))
         pods = [it for it in found if it["status"].get("phase") in ("Pending", "Running")]
-        listed = await self.client.list(Selection(MEASURED, namespace, labels=labels))
+        listed = await self.client.list(Selection(POD_METRICS, namespace, labels=labels))
         used = {it["metadata"]["name"]: it for it in listed}
         wishes, told = [], []
         for metric in one.spec.get("metrics") or ():
