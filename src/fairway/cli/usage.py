@@ -167,7 +167,8 @@ def _print(found: "Usage", by: str) -> None:
              *_line(one.figures)] for one in found.lines]  # fmt: skip
     if len(rows) > 1:
         rows.append(["TOTAL", *_line(found.total)])
-    print_table(head, [row[: len(head)] for row in rows], empty="no GPU was held", less=("TOOK", "STARTING", "LOST"))
+    empty, less = "no GPU time is charged", ("TOOK", "STARTING", "LOST")
+    print_table(head, [row[: len(head)] for row in rows], empty=empty, less=less)
     if found.pools and by in ("queue", "pool"):
         click.echo()
         print_table(POOLS, [[one.name, *(hours(getattr(one, name.lower())) for name in POOLS[1:])]
