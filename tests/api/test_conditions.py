@@ -165,14 +165,14 @@ def test_the_example_of_the_interfaces_is_said_so():
         (
             Reason.BUDGET_SPENT,
             {"spending": Spending(18_000_000, 17_640_000, 144_000, 230_400), "until": 60.0},
-            "it could overrun the budget of queue nlp of 5,000 GPU hours: 4,900 spent, 40 reserved for what runs, "
-            "60 left; it needs up to 64; the next period begins at 1970-01-01T00:01:00Z",
+            "it could overrun the budget of queue nlp of 5,000 GPU hours: 4,900 spent, 40 reserved for what has not "
+            "ended, 60 left; it needs up to 64; the next period begins at 1970-01-01T00:01:00Z",
         ),
         (
             Reason.BUDGET_SPENT,
             {"spending": Spending(3600, 4000, 0, 0)},
-            "it could overrun the budget of queue nlp of 1 GPU hour: 1.111 spent, 0 reserved for what runs, 0 left; "
-            "it has no time limit",
+            "it could overrun the budget of queue nlp of 1 GPU hour: 1.111 spent, 0 reserved for what has not ended, "
+            "0 left; it has no time limit",
         ),
         (Reason.NO_ROOM, {"other_queue": "idle"}, "needs a place; in queue idle it would start now"),
     ],

@@ -300,7 +300,7 @@ def _spending(facts: Facts) -> str:
     needs = f"; it needs up to {hours[3]}" if needed else "; it has no time limit"
     ends = f"; the next period begins at {_moment(facts.until)}" if facts.until is not None else ""
     whole = f"{hours[0]} GPU hour" + ("" if budget == 3600 else "s")
-    said = f" of {whole}: {hours[1]} spent, {hours[2]} reserved for what runs, {hours[4]} left"
+    said = f" of {whole}: {hours[1]} spent, {hours[2]} reserved for what has not ended, {hours[4]} left"
     return f"{said}{needs}{ends}"
 
 
