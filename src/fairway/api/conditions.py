@@ -143,6 +143,8 @@ def protections(facts: Facts, workload: Workload, queues: Queues) -> list[str]:
             {
                 "evictionBudget": f"the evictionBudget of the pool is used up{ends}",
                 "preemptible: false": f"{whom} {are} not preemptible",
+                "priority": f"{whom} {are} of no lower priority, so it preempts nothing there",
+                "guaranteed": f"{whom} {are} within a guarantee, so it reclaims nothing there",
                 "pair": f"{whom} {are} protected{ends}, evicted for it less than an hour ago",
             }.get(kind, f"{kind} protects {whom}{ends}")
         )
