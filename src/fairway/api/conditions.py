@@ -11,6 +11,7 @@ from math import ceil
 
 from fairway.engine import (
     GPU,
+    MEMORY,
     Admission,
     Admit,
     Bar,
@@ -153,6 +154,12 @@ def in_use(held: Mapping[str, int], resource: str, reader: Workload, queues: Que
     """Who holds a resource, a clause; none where it is not held. `held`: base units by key."""
     hold = "holds" if len(held) == 1 else "hold"
     return [f"{names(held, reader, queues)} {hold} {amount(sum(held.values()), resource)}"] if held else []
+
+
+def paused(held: Mapping[str, int], reader: Workload, queues: Queues) -> list[str]:
+    """Which paused workloads hold memory, and what frees it, a clause. `held`: bytes by key."""
+    frees = "`fairway resume` lets it end, `fairway cancel` ends it, and CRIU, where it can, writes it to disk"
+    return [f"{it} while paused in memory: {frees}" for it in in_use(held, MEMORY, reader, queues)]
 
 
 def without_quota(queue: str, resource: str) -> str:
