@@ -97,7 +97,8 @@ def _print_history(said: Thing, now: float) -> None:
     for eviction in said.get("evictionHistory") or ():
         by = f" for {eviction['for']}" if eviction.get("for") else ""
         word = "paused" if eviction.get("paused") else "evicted"
-        click.echo(f"{word} {age(eviction['time'], now)} ago: {eviction['reason']}{by}")
+        line = "; ".join(filter(None, (f"{eviction['reason']}{by}", eviction.get("unpaused"))))
+        click.echo(in_local_time(f"{word} {age(eviction['time'], now)} ago: {line}", now))
 
 
 @click.command()

@@ -22,9 +22,10 @@ EVICTIONS = frozenset((
     "Preempted", "Reclaimed", "Consolidated", "HoldTaken", "Reserved", "Drained", "NodeLost", "PodsLost",
     "StartTimeout", "RoomTaken", "Suspended",
 ))  # fmt: skip
+PAUSE_ENDED = "PauseEnded"
 ENDINGS = {
     "Deleted": "deleted", "NodeShutdown": "the cluster was stopped", "ContainerStatusUnknown": "lost",
-    "OnDisk": "paused on disk", "NotWoken": "did not wake from a pause",
+    "OnDisk": "paused on disk", "NotWoken": "did not wake from a pause", PAUSE_ENDED: "stopped while paused",
 }  # fmt: skip
 
 
