@@ -48,6 +48,16 @@ def test_the_example_of_the_interfaces_is_said_so():
     assert text == "needs 8 GPUs in one rack; the most free in any is 6 (rack r3); a and b hold it there"
 
 
+@pytest.mark.parametrize(("resource", "detail", "held"), [
+    (GPU, "GPU 1, 3", "GPU 1, 3"), ("memory", "", "memory"), ("cpu", "", "CPUs"),
+])  # fmt: skip
+def test_what_a_paused_workload_waits_for_is_named(resource: str, detail: str, held: str) -> None:
+    there = Admission("default", (PodSetPlacement("main", (NodeShare("n1", 1),)),))
+    facts = Facts(resource=resource, needed=2000, blocking=("ns/a", "ns/b"), detail=detail)
+    text = waiting(Wait("ns/me", Reason.NO_ROOM, facts), replace(READER, paused=there, on_disk=True), QUEUES)
+    assert text.startswith("paused on disk, on n1; needs ") and text.endswith(f"; a and b hold {held}")
+
+
 @pytest.mark.parametrize(
     "why, facts, text",
     [

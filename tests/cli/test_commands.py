@@ -121,13 +121,19 @@ def test_a_program_that_is_not_there_is_told_by_its_name(machine: Machine) -> No
 
 
 def test_the_status_of_a_job_says_what_it_asked_for(machine: Machine) -> None:
-    machine.run("submit", "--name", "asks", "--cpus", "500m", "--time-limit", "1h", "--", "sleep", "600")
+    asked = ("--cpus", "500m", "--time-limit", "1h", "--retries", "2")
+    machine.run("submit", "--name", "asks", *asked, "--", "sh", "-c", "sleep 600")
+    machine.until("asks", "Running")
     said = machine.run("status", "asks")
-    machine.run("modify", "asks", "--time-limit", "30m")
+    moved = machine.run("modify", "asks", "--time-limit", "30m", "--deadline", "2h")
     changed = machine.run("status", "asks")
     machine.run("cancel", "asks")
     assert re.search(r"\npodsets: +main × 1 \(0.5 CPU\)\n", said) and re.search(r"\nlimit: +1h\n", said)
     assert re.search(r"\nlimit: +30m\n", changed)
+    assert re.search(r"\ncommand: +sh -c 'sleep 600'\nfolder: +/.+\nretries: +2\n", said)
+    assert re.search(r"\nsubmitted: +[\d:]+\n(.+\n)+ends by: +\S+", said)
+    [deadline] = re.findall(r"\ndeadline: +(.+)\n", changed)
+    assert f"deadline {deadline}" in moved
 
 
 def test_a_name_that_is_taken_is_told_by_its_option(machine: Machine) -> None:

@@ -178,6 +178,16 @@ def test_a_terminal_gets_no_line_longer_than_it_is_wide(machine: Machine) -> Non
     machine.run("cancel", "wide")
 
 
+def test_what_was_scaled_to_zero_for_being_idle_is_parked(machine: Machine) -> None:
+    for name, replicas in (("idle", "0"), ("off", "0"), ("woken", "1")):
+        machine.kubectl("create", "deployment", name, "--image", "any", "--replicas", replicas, "--", "sleep", "600")
+    machine.kubectl("annotate", "deployment", "idle", "woken", "fairway.dev/parked=1")
+    said = machine.run("ls", "--state", "parked")
+    assert re.search(r"REASON\nidle +default +parked +Parked: `fairway resume idle` wakes it\n$", said)
+    assert "idle" not in machine.run("ls", "--state", "parked", "--queue", "vision", status=1)
+    machine.kubectl("delete", "deployment", "idle", "off", "woken")
+
+
 def test_a_queue_that_does_not_exist_is_told(machine: Machine) -> None:
     assert machine.run("ls", "-q", "defualt", status=1) == (
         "fairway: --queue: there is no queue 'defualt'; did you mean default? there are: default\n"

@@ -15,6 +15,8 @@ from fairway.kube.client import Client
 from fairway.kube.config import load
 from fairway.kube.http import http_transport
 from fairway.kube.kinds import Ref
+from fairway.node.container import running
+from fairway.node.pause.stand import stand_of
 
 from .test_commands import Machine
 
@@ -64,7 +66,9 @@ async def test_a_gang_that_is_paused_for_another_goes_on_when_that_ends_though_u
     assert "paused: its processes are frozen" in machine.run("pause", "gang")
     assert machine.run("why", "gang").startswith("gang does not wait: it is paused for ")
     await tell_why(machine)
-    machine.run("cancel", "gang", "taker-2")
+    await tell_loss(machine)
+    await tell_expiry(machine)
+    machine.run("cancel", "gang")
 
 
 async def tell_why(machine: Machine) -> None:
@@ -78,6 +82,28 @@ async def tell_why(machine: Machine) -> None:
     assert machine.run("pause", "gang") == "gang stays paused; `fairway resume gang` lets it go on\n"
     await comes(machine, "Suspended")
     assert "paused by its user" in machine.run("ls")
+
+
+async def tell_loss(machine: Machine) -> None:
+    """What is said of a paused job whose processes were lost."""
+    for one in running(machine.folder / "fairway" / "pods"):
+        if stand_of(one.folder).step:
+            os.kill(one.pid, signal.SIGKILL)
+    machine.until("gang", "Suspended")
+    lost = r"evicted \d+s ago: Suspended; its processes were lost while it was paused; .* when it is resumed\n"
+    assert re.search(lost, machine.run("status", "gang")) and re.search(lost, machine.run("why", "gang"))
+
+
+async def tell_expiry(machine: Machine) -> None:
+    """What is said of a paused job that stays paused longer than its queue lets it."""
+    machine.run("cancel", "taker-2")
+    machine.run("resume", "gang")
+    machine.until("gang", "Running")
+    machine.kubectl("patch", "fq", "default", "--type", "merge", "-p", '{"spec": {"expire": "10s"}}')
+    assert "paused: its processes are frozen" in machine.run("pause", "gang")
+    while machine.run("status", "gang").count("stopped while paused") != 2:
+        await Clock().sleep(0.1)
+    assert re.search(r"Suspended; it was paused since .*, as long as its queue's expire", machine.run("why", "gang"))
 
 
 async def comes(machine: Machine, reason: str) -> None:

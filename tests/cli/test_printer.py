@@ -1,5 +1,7 @@
 """Logs where some nodes do not answer: what can be read is printed, what cannot is told."""
 
+from collections.abc import AsyncIterator
+
 import msgspec
 import pytest
 
@@ -49,14 +51,23 @@ async def test_a_log_that_is_refused_is_an_error() -> None:
         await Printer(Client(transport, Clock()), WORKLOAD, Choice()).print(run(0, "n1"), last=1)
 
 
-async def test_a_log_that_is_followed_is_over_when_its_runs_are_forgotten(
+async def test_a_log_that_was_cut_is_over_when_its_run_is_not_kept_and_that_is_told(
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
-    async def transport(request: Request) -> Response:
-        text = b"\x02\0\0\0\x0a6.1\nhello\n"
-        return Response(200, {}, text) if request.path.endswith("/log") else Response(404, {}, b"{}")
+    asked: list[dict[str, str]] = []
 
-    one = msgspec.structs.replace(run(0, "n1"), id="u/main/0")
+    async def cut() -> AsyncIterator[bytes]:
+        yield b"\x02\0\0\0\x0a6.1\nhello\n"
+        raise ConnectionResetError
+
+    async def transport(request: Request) -> Response:
+        asked.append(dict(request.query))
+        return Response(200, {}, cut()) if len(asked) == 1 else Response(404, {}, b"{}")
+
+    one = msgspec.structs.replace(run(0, "n1"), id="u/main/0", started="2026-11-28T09:47:46Z")
     printer = Printer(Client(transport, Clock()), WORKLOAD, Choice())
     await printer.print(one, last=1, more=(("follow", "true"),))
-    assert capfdbinary.readouterr().out == b"hello\n"
+    out, told = capfdbinary.readouterr()
+    assert out == b"hello\n" and [it["after"] for it in asked] == ["", "6.1"]
+    assert {(it["run"], it["started"]) for it in asked} == {(one.id, one.started)}
+    assert told == b"== rank 0: the server no longer keeps this run; the end of its log may be missing\n"

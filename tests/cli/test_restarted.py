@@ -26,6 +26,7 @@ AWAY = "== the server does not answer; this goes on when it is back, Ctrl-C ends
 BACK = "== the server is back\n"
 UP = ("up", "--detach", "--cpus", "4", "--fake-gpus", "2")
 COUNTS = "at=0; until test -e stop; do echo line $at; at=$((at + 1)); sleep 0.02; done; echo line $at; exit 7"
+ENDS = "echo line 0; until test -e stop; do sleep 0.02; done; seq -f 'line %g' 1 400; exit 7"
 Start = Callable[..., "Started"]
 
 
@@ -109,6 +110,31 @@ def test_a_follower_prints_each_line_once_over_a_crash_of_the_server(machine: Ma
     assert (code, rest) == (7, "fairway: long failed: exit code 7\n")
 
 
+@pytest.mark.parametrize(("words", "workers"), [("submit --follow", 1), ("logs -f", 2)])
+@pytest.mark.parametrize("crashes", [True, False])
+def test_a_follower_prints_the_rest_of_what_ended_while_the_server_was_away(
+    machine: Machine, start: Start, words: str, workers: int, crashes: bool
+) -> None:
+    job = ("--name", "long", "--workers", str(workers), "--", "sh", "-c", ENDS)
+    if words == "logs -f":
+        machine.run("submit", *job)
+        machine.until("long", "Running")
+    one = start(*words.split(), *(["long"] if words == "logs -f" else job))
+    ranks = [f"[{rank}] " for rank in range(workers)] if workers > 1 else [""]
+    for rank in ranks:
+        one.prints(f"{rank}line 0\n")
+    killed(machine) if crashes else machine.run("down", "--keep-pods")
+    one.says(AWAY)
+    (machine.folder / "stop").touch()
+    while len([*machine.folder.glob("fairway/pods/*/containers/*/*/exit")]) < workers:
+        time.sleep(0.05)
+    machine.run(*UP)
+    one.says(BACK)
+    code, text, _ = one.ends()
+    assert sorted(text.splitlines()) == sorted(f"{rank}line {at}" for rank in ranks for at in range(401))
+    assert code == (0 if words == "logs -f" else 7)
+
+
 def test_what_waits_or_watches_goes_on_over_a_crash_of_the_server(machine: Machine, start: Start) -> None:
     machine.run("submit", "--name", "long", "--", "sh", "-c", "until test -e stop; do sleep 0.02; done")
     machine.until("long", "Running")
@@ -130,7 +156,11 @@ def test_what_waits_or_watches_goes_on_over_a_crash_of_the_server(machine: Machi
     assert watches.ends()[0] == 130
 
 
-def test_what_follows_or_waits_goes_on_over_a_restore_from_a_backup(machine: Machine, start: Start) -> None:
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_what_follows_or_waits_goes_on_over_a_restore_from_a_backup(
+    machine: Machine, start: Start, is_cut: bool
+) -> None:
+    """`is_cut`: the follower finds its log cut when the run that was started again has its id already."""
     machine.run("submit", "--name", "long", "--", "sh", "-c", COUNTS)
     machine.until("long", "Running")
     data, backup = machine.folder / "fairway", machine.folder / "backup"
@@ -142,17 +172,26 @@ def test_what_follows_or_waits_goes_on_over_a_restore_from_a_backup(machine: Mac
     waits.watches()
     for number in range(3):
         machine.run("submit", "--name", f"later-{number}", "--", "true")
+    if is_cut:
+        follows.process.send_signal(signal.SIGSTOP)
+        killed(machine)
+        machine.run(*UP)
     machine.run("down")
     data.rename(machine.folder / "before")
     backup.rename(data)
     machine.run(*UP)
     deadline = time.monotonic() + 60
+    while not [*data.glob("pods/*/containers/*/*/started")]:
+        assert time.monotonic() < deadline, "the job is not started again"
+        time.sleep(0.05)
+    follows.process.send_signal(signal.SIGCONT)
     while follows.out.read_text().count("line 0\n") < 2:
         assert time.monotonic() < deadline, "the log does not go on"
         time.sleep(0.05)
     (machine.folder / "stop").touch()
     (code, _, said), (other, *_) = follows.ends(), waits.ends()
     assert code in (0, 7) and other == 7 and "Traceback" not in said and "resource version" not in said
+    assert ("== rank 0: the server no longer keeps this run; the end of its log may be missing\n" in said) == is_cut
 
 
 def test_ctrl_c_ends_a_command_that_waits_for_the_server(machine: Machine, start: Start) -> None:

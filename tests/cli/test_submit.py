@@ -79,6 +79,14 @@ def until(is_so) -> None:
         assert time.monotonic() < deadline
 
 
+def test_what_never_parks_for_its_gpus_are_fake_is_told_so(machine: Machine) -> None:
+    idle = ("submit", "--name", "idle", "--idle-timeout", "1h")
+    fake = "--idle-timeout: the GPUs here are fake (--fake-gpus) and tell of no use, so what has one is never parked"
+    for gpus, is_told in (("1", True), ("0", False)):
+        assert (fake in machine.run(*idle, "--gpus", gpus, "--", "sleep", "60")) == is_told
+        machine.run("cancel", "idle")
+
+
 # The environment
 
 

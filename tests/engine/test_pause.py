@@ -78,7 +78,11 @@ def test_a_paused_workload_starts_where_it_was_with_the_same_devices_in_the_memo
 def test_a_paused_workload_waits_for_its_own_device_though_another_is_free() -> None:
     one, held = paused("a", 1, device=1)
     other = runs(trainer("other", 1), "n1", devices=((1,),), since=0.0)
-    assert judged(node("n1", 2, can_pause=True), node("n2", 2), PAUSES, one, held, other)["a"] == "NoRoom"
+    beside = runs(trainer("beside", 1), "n1", devices=((2,),), since=0.0)
+    things = node("n1", 4, can_pause=True), node("n2", 2), PAUSES, one, held, other, beside
+    wait = verdicts(plan_of(*things))["a"]
+    assert isinstance(wait, Wait)
+    assert (wait.reason, wait.facts.blocking, wait.facts.detail) == ("NoRoom", ("ns/other",), "GPU 1")
 
 
 def test_two_paused_workloads_alike_go_on_each_in_its_own_place() -> None:
@@ -117,8 +121,9 @@ def test_what_is_on_disk_needs_its_memory_to_resume_and_says_so() -> None:
     one, _ = paused("a", 300)
     saved = replace(one, podsets=thawed(trainer("a", 300).podsets, on_disk=True), on_disk=True)
     other = runs(trainer("other", 300), "n1", devices=((1,),), since=0.0)
-    wait = verdicts(plan_of(node("n1", 2, can_pause=True, can_save=True), PAUSES, saved, other))["a"]
-    assert isinstance(wait, Wait)
+    small = runs(job("small", gpus=1), "n1", devices=((2,),), since=0.0)
+    wait = verdicts(plan_of(node("n1", 4, can_pause=True, can_save=True), PAUSES, saved, other, small))["a"]
+    assert isinstance(wait, Wait) and wait.facts.blocking == ("ns/other",)
     assert (wait.reason, wait.facts.resource, wait.facts.missing) == ("NoRoom", MEMORY, 88 * GIB)
 
 

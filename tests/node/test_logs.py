@@ -9,7 +9,7 @@ import pytest
 
 from fairway.clock import Clock
 from fairway.node import shim
-from fairway.node.logs import Gap, LogOptions, Piece, files_of, read_log, remove
+from fairway.node.logs import Gap, LogOptions, Piece, Place, files_of, read_log, remove
 
 
 def written(folder: Path, *chunks: bytes) -> shim.Log:
@@ -109,6 +109,8 @@ async def test_a_log_that_was_removed_says_how_much_it_was(tmp_path: Path):
     remove(tmp_path)
     remove(tmp_path)
     assert await pieces(tmp_path) == [Gap("removed", size, 2)]
+    assert await pieces(tmp_path, place=Place(size // 2, 1)) == [Gap("removed", size // 2, 1)]
+    assert await pieces(tmp_path, place=Place(size, 2)) == []
 
 
 def test_a_gap_tells_how_much_the_program_wrote_and_not_what_it_took_on_disk():

@@ -3,6 +3,7 @@
 import asyncio
 import marshal
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from fairway.api.objects import FREEZE, FROZEN, SAVE
 from fairway.kube import kinds
 from fairway.kube.kinds import Ref, Selection
 from fairway.node.container import Attempt, inspect, stop_all
+from fairway.node.execute import Order
 from fairway.node.pause.cuda import Cuda, CudaError
 from fairway.node.pause.disk import DiskError, can_save, criu, dump
 from fairway.node.pause.freezer import Freezer, children
@@ -300,6 +302,41 @@ async def test_a_pod_with_a_mount_namespace_stays_in_memory_and_says_why(box: Bo
     attempt, count = await save(box, mounted, volumes=[{"name": "own", "emptyDir": {}}])
     assert (await said(box, "a", "NotSaved")).startswith("it has a namespace of its own (mnt), which CRIU cannot")
     assert {state_of(pid) for pid in tree(attempt.folder)} == {"T"}
+    await resume(box)
+    assert await counted_on(box, attempt) >= count
+
+
+@needs_criu
+async def test_a_pod_in_which_a_terminal_is_open_stays_in_memory_and_the_terminal_goes_on(box: Box) -> None:
+    program = "import pathlib\nwhile not pathlib.Path('go').exists():\n    pass\n"
+    pod = await box.run("a", "", container={"command": [sys.executable, "-c", program + COUNTER]})
+    await condition(box, "a", "Ready", "True")
+    attempt = inspect(box.attempt(pod))
+    terminal = box.runner.execute("default", "a", "main", Order(["sh", "-c", "read line && touch go"], True, True))
+    assert terminal is not None
+    await annotate(box, "a", "r1")
+    await condition(box, "a", FROZEN, "True")
+    await box.client.patch(Ref(kinds.PODS, "a", "default"), {"metadata": {"annotations": {SAVE: "r1"}}})
+    assert re.match(r"a terminal is open in it \(process \d+ of `fairway shell`", await said(box, "a", "NotSaved"))
+    await resume(box)
+    await terminal.write(b"line\n")
+    assert [text async for _, text in terminal.output()] and terminal.code == 0
+    assert await counted_on(box, attempt) >= 0
+
+
+@needs_criu
+async def test_a_terminal_within_a_program_comes_back_from_disk_with_it(box: Box) -> None:
+    counter = "i=0; while :; do i=$((i+1)); echo $i; sleep 0.01; done"
+    program = f"""
+import os, pty
+pid, terminal = pty.fork()
+if not pid:
+    os.execvp("sh", ["sh", "-c", {counter!r}])
+lines = os.fdopen(terminal)
+"""
+    rest = COUNTER.replace("itertools.count()", "map(int, lines)").replace("    time.sleep(0.01)\n", "")
+    attempt, count = await save(box, {"command": [sys.executable, "-c", program + rest]})
+    await said(box, "a", "OnDisk")
     await resume(box)
     assert await counted_on(box, attempt) >= count
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from fairway.engine import Admission, NodeShare, PodSetPlacement, Running, Wait, Workload, World, decide, snapshot_of
-from fairway.engine.model import GPU, Node, PodClass, PodSet, Queue, Quota, Share
+from fairway.engine.model import GPU, Node, Pause, Pod, PodClass, PodSet, Queue, Quota, Share
 from fairway.engine.policy import Policy
 from fairway.offline.whatif import FEW, Case, explained
 
@@ -42,6 +42,16 @@ def test_behind_many_that_wait_the_holders_of_the_gpus_are_named_all_the_same() 
     assert changes == ["rn000 and rn001 hold 4 GPUs"]
     alone = replace(busy(nodes=1, waiting=0), pending=(Workload("ns/big", "q", pod(9)),))
     assert Case(alone, Policy(), "ns/big").helps()[0] == []  # nobody is in the way of what never fits
+
+
+def test_who_lacks_memory_learns_which_paused_workload_holds_it_and_what_frees_it() -> None:
+    held, asked = (PodClass(requests=(("memory", amount * 2**30),)) for amount in (1000, 100))
+    frozen = Pod("ns/a-1", "n000", held, pause=Pause("ns/a", "q", NOW - 60))
+    ours = Workload("ns/w", "q", (PodSet("main", 1, 1, asked),))
+    world = replace(busy(nodes=1, waiting=0), running=(), pods=(frozen,), pending=(ours,))
+    (change,), _ = Case(world, Policy(), "ns/w").helps()
+    assert change.startswith("a holds 1000 GiB of memory while paused in memory: `fairway resume` lets it end, ")
+    assert Case(replace(world, pods=()), Policy(), "ns/w").helps() == ([], None)
 
 
 def test_where_there_is_no_forecast_the_reason_is_told() -> None:

@@ -10,7 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil
 
 from fairway.engine import (
+    CPU,
     GPU,
+    MEMORY,
     Admission,
     Admit,
     Bar,
@@ -129,7 +131,8 @@ def holders(facts: Facts, workload: Workload, queues: Queues) -> list[str]:
     # Where a place was named before; room that is missing in sum is missing nowhere in particular.
     is_named = facts.level or not (facts.census and nodes_words(facts.census, facts.level))
     there = " there" if facts.domain and is_named and facts.missing is None else ""
-    return [f"{names(blocking, workload, queues)} {hold} it{there}"] if blocking else []
+    what = facts.detail or _plural(facts.resource) if workload.paused else f"it{there}"
+    return [f"{names(blocking, workload, queues)} {hold} {what}"] if blocking else []
 
 
 def protections(facts: Facts, workload: Workload, queues: Queues) -> list[str]:
@@ -157,10 +160,20 @@ def in_use(held: Mapping[str, int], resource: str, reader: Workload, queues: Que
     return [f"{names(held, reader, queues)} {hold} {amount(sum(held.values()), resource)}"] if held else []
 
 
+def paused(held: Mapping[str, int], reader: Workload, queues: Queues) -> list[str]:
+    """Which paused workloads hold memory, and what frees it, a clause. `held`: bytes by key."""
+    frees = "`fairway resume` lets it end, `fairway cancel` ends it, and CRIU, where it can, writes it to disk"
+    return [f"{it} while paused in memory: {frees}" for it in in_use(held, MEMORY, reader, queues)]
+
+
 def without_quota(queue: str, resource: str) -> str:
     """Why nothing is taken back from a queue, and what would change that."""
-    word = {GPU: "GPUs"}.get(resource, resource)
-    return f"queue {queue} has no quota of {word}, so it gives none back; `guaranteed: 0` there makes it lend them"
+    what = _plural(resource)
+    return f"queue {queue} has no quota of {what}, so it gives none back; `guaranteed: 0` there makes it lend them"
+
+
+def _plural(resource: str) -> str:
+    return {GPU: "GPUs", CPU: "CPUs"}.get(resource, resource)
 
 
 def never(workload: Workload) -> str:

@@ -253,6 +253,7 @@ class EvictionRecord(Part, frozen=True):
     began: Annotated[Time, says("When it had been admitted.")] = ""
     nodes: Annotated[tuple[str, ...], says("Where it ran, at most eight nodes.")] = ()
     paused: Annotated[bool, says("Its processes were frozen, not stopped.")] = False
+    unpaused: Annotated[str, says("Why its processes were frozen no longer, where they were lost or stopped.")] = ""
 
 
 class Forecast(Part, frozen=True):

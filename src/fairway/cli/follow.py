@@ -135,7 +135,7 @@ class _Follower:
         for run in self.choice.of(runs.items):
             if run.key not in self.printing and (run.started or not run.id):
                 before = self.last.get(run.rank)
-                more = (("follow", "true"),) * (run.finished is None)
+                more = (("follow", "true"),) * bool(run.id or run.finished is None)
                 self.printer = self.printer or await self._made_printer(runs)
                 printing = self.printer.print(run, last=last, more=more, after=before)
                 task = self.printing[run.key] = self.last[run.rank] = asyncio.create_task(printing)

@@ -178,8 +178,11 @@ class Listed(Part, dict=True):
         """When it entered its state: what waits, or is suspended, was submitted then, or evicted."""
         kinds = {"running": "Running", "retrying": "Admitted", "starting": "Admitted"}
         turned = self.turned("Finished" if self.state in OVER else kinds.get(self.state, "Evicted"))
-        submitted = (self.metadata.annotations or {}).get("fairway.dev/submitted") or self.metadata.creation_timestamp
-        return turned or (seconds(submitted) if submitted else 0.0)
+        return turned or self.submitted()
+
+    def submitted(self) -> float:
+        said = (self.metadata.annotations or {}).get("fairway.dev/submitted") or self.metadata.creation_timestamp
+        return seconds(said) if said else 0.0
 
     def gpus(self) -> tuple[float, float]:
         """What it holds, and what it asks for."""

@@ -16,6 +16,7 @@ from .listing import ORDER, OVER, rank
 from .main import Problem
 from .many import JOBS, States, parted
 from .output import listing_option, near, show
+from .replicas import parked
 from .rows import MOST_ROWS, NONE, NONE_CHOSEN, Filter, Sight, chosen, names_of, print_rows, taken
 from .watch import watch
 
@@ -44,7 +45,10 @@ async def ls(client: Client, namespace: str, output: str, **said: Any) -> None:
     found = await taken(client, space, filter)
     await warn(client)
     if (filter.everything or "cancelled" in filter.states) and owners is None:
-        found = sorted([*found, *await cancelled(client, space, filter)], key=lambda it: rank(it[1]))
+        found += await cancelled(client, space, filter)
+    if "parked" in filter.states and owners is None:
+        found += await parked(client, space, filter)
+    found.sort(key=lambda it: rank(it[1]))
     for job in sorted(filter.jobs.difference(*(names_of(it) for _, it in found))):
         raise Problem(await unknown(client, namespace, job), exit_code=1)
     if not found:

@@ -17,7 +17,7 @@ from .find import Found, sought
 from .job import deadline
 from .main import Problem, told
 from .many import JOBS, SELECTOR, Choice, found_by, on_each
-from .output import no_leaf, output_option
+from .output import in_local_time, no_leaf, output_option
 from .replicas import changeable
 
 NONE = "none"
@@ -105,7 +105,8 @@ def _change(given: dict[str, Any]) -> Callable[[Client, Found], Any]:
                 await client.patch(owner, {"metadata": meta})
         except ApiError as error:
             raise _by_option(error) from error
-        return f"modified: {', '.join(f'{option[2:]} {_text(value) or NONE}' for option, value in given.items())}"
+        told = ", ".join(f"{option[2:]} {_text(value) or NONE}" for option, value in given.items())
+        return f"modified: {in_local_time(told, client.clock.now())}"
 
     return change
 

@@ -9,7 +9,7 @@ import click
 
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Ref
-from fairway.kube.runs import Notice, Place, Run, kept, text_of
+from fairway.kube.runs import Notice, Place, Run, text_of
 
 from .output import moment_of_day
 
@@ -85,30 +85,27 @@ class Printer:
                 else:
                     self._write(run.rank, piece)
         except ApiError as error:
-            if error.status != 404:  # the pod is gone
+            if error.status != 404:
                 self._miss(run, error)
+            elif run.id:  # else the pod is gone
+                self._say(f"rank {run.rank}: the server no longer keeps this run; the end of its log may be missing")
         except TimeoutError as error:
             self._miss(run, error)
         self._end(run.rank)
 
     async def _pieces(self, run: Run, more: Query) -> AsyncGenerator[bytes | Notice, None]:
-        """Its text. Where the server keeps runs, a log that is followed and was cut is asked for again, from where it
-        was cut, until its program has ended."""
-        place, goes_on = Place(), bool(more and run.id)
+        """Its text. Where the server keeps runs, a log that is followed and was cut is read on from where it was cut,
+        until a server has sent its end."""
+        place = Place()
         while True:
             try:
                 async for piece in text_of(self.client, self.workload, run, (*self.choice.query, *more), place):
                     yield piece
-            except ConnectionError:
-                if not goes_on:
-                    raise
-            if not goes_on or await self._has_ended(run):
                 return
+            except ConnectionError:
+                if not (more and run.id):
+                    raise
             await self.client.clock.sleep(PAUSE_SECONDS)
-
-    async def _has_ended(self, run: Run) -> bool:
-        found = await kept(self.client, self.workload)
-        return found is None or all(it.key != run.key or it.finished is not None for it in found.items)
 
     def _miss(self, run: Run, error: ApiError | TimeoutError) -> None:
         """Says that the node of a run does not give its log; others may be read. Raises what the server refuses."""

@@ -18,10 +18,11 @@ from fairway.kube.kinds import Kind, Ref, Selection
 
 from .alone import read
 from .cancelled import unknown
+from .connect import unseen
 from .find import Found, get, sought
 from .listing import Listed
 from .main import Problem
-from .rows import Sight, print_rows
+from .rows import Filter, Sight, print_rows
 
 Thing = dict[str, Any]
 GROUP = "fairway.dev/group"
@@ -64,7 +65,6 @@ async def any_of(client: Client, namespace: str, job: str) -> Found | None:
 
 async def _whole(client: Client, kind: Kind, owner: Thing) -> Found:
     meta = owner["metadata"]
-    ref = {"apiVersion": kind.group_version, "kind": kind.name, "name": meta["name"], "uid": meta["uid"]}
     pods = {("Pod", it["metadata"]["name"]): it for it in await _pods(client, kind, owner)}
     left: dict[tuple[str, str], Thing] = dict(pods)  # those that are their own Workload
     found = []
@@ -74,11 +74,47 @@ async def _whole(client: Client, kind: Kind, owner: Thing) -> Found:
             found.append(Found(it))
             left = {key: pod for key, pod in left.items() if key not in owners}
     found += [Found(it) for it in map(read, left.values()) if it]
-    queue = (meta.get("labels") or {}).get("fairway.dev/queue", "default")
-    about = {key: meta[key] for key in ("name", "namespace", "uid", "creationTimestamp")} | {"ownerReferences": [ref]}
     phases = {it.phase for it in found}
     status = {"phase": "Pending" if "Pending" in phases else "Running"}
-    return Found({"metadata": about, "spec": {"queue": queue}, "status": status}, tuple(found))
+    return Found(_written(kind, owner) | {"status": status}, tuple(found))
+
+
+def _written(kind: Kind, owner: Thing) -> Thing:
+    """An owner as the Workload that it is for its user, without a status."""
+    meta = owner["metadata"]
+    ref = {"apiVersion": kind.group_version, "kind": kind.name, "name": meta["name"], "uid": meta["uid"]}
+    queue = (meta.get("labels") or {}).get("fairway.dev/queue", "default")
+    about = {key: meta[key] for key in ("name", "namespace", "uid", "creationTimestamp")} | {"ownerReferences": [ref]}
+    return {"metadata": about, "spec": {"queue": queue}}
+
+
+async def parked(client: Client, namespace: str, filter: Filter) -> list[tuple[msgspec.Raw, Listed]]:
+    """Those that a filter takes of what was scaled to zero for being idle, as Workloads: it has none meanwhile."""
+    found = []
+    for kind in BY_POD:
+        with unseen(or_absent=True):
+            items = await client.list(Selection(kind, namespace))
+            found += [_parked(kind, it) for it in items if _is_parked(kind, it)]
+    both = [(msgspec.Raw(msgspec.json.encode(it)), msgspec.convert(it, Listed)) for it in found]
+    return [it for it in both if filter.takes(it[1], client.clock.now())]
+
+
+def _is_parked(kind: Kind, owner: Thing) -> bool:
+    """Also a user may have scaled it up again."""
+    return _mark(kind) in (owner["metadata"].get("annotations") or {}) and not owner["spec"].get("replicas")
+
+
+def _parked(kind: Kind, owner: Thing) -> Thing:
+    """Nothing tells since when it is parked."""
+    made, template = _written(kind, owner), owner["spec"]["template"]
+    del made["metadata"]["creationTimestamp"]
+    made["spec"]["podSets"] = [{"template": template}]
+    return made | {"status": {"phase": "Parked", "message": f"`fairway resume {owner['metadata']['name']}` wakes it"}}
+
+
+def _mark(kind: Kind) -> str:
+    """The annotation of what is parked by its number of replicas."""
+    return STOPPED if kind.name == NOTEBOOK.name else PARKED
 
 
 async def _pods(client: Client, kind: Kind, owner: Thing) -> list[Thing]:
@@ -128,8 +164,7 @@ async def woken(client: Client, found: Found) -> bool:
     for owner in found.owners if not found.replicas else ():
         if owner.kind.name in {it.name for it in BY_POD}:
             notes = (await client.get(owner))["metadata"].get("annotations") or {}
-            name = STOPPED if owner.kind.name == NOTEBOOK.name else PARKED
-            if name in notes:
+            if (name := _mark(owner.kind)) in notes:
                 spec = {"spec": {"replicas": int(notes[name])}} if name == PARKED else {}
                 await client.patch(owner, {"metadata": {"annotations": {name: None}}, **spec})
                 return True

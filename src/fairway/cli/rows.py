@@ -117,10 +117,10 @@ class Sight:
     async def of(cls, client: Client, items: Sequence[Listed]) -> "Sight":
         arrays = [it for it in items[:MOST_ROWS] if ARRAY in (it.metadata.annotations or {})]
         done = {it.key: await _done(client, it) for it in arrays}
-        return cls(client.clock.now(), await _limits(client), done)
+        return cls(client.clock.now(), await limits_of(client), done)
 
 
-async def _limits(client: Client) -> dict[str, float]:
+async def limits_of(client: Client) -> dict[str, float]:
     """The default time limit of each queue: its own, or the nearest above it."""
     queues, found = {}, {}
     with unseen():

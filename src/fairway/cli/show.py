@@ -1,25 +1,30 @@
 """What is known of one workload: status, why. They read; they change nothing."""
 
+import shlex
 from dataclasses import replace
+from textwrap import shorten
 from typing import Any
 
 import click
 import msgspec
 
+from fairway.api.names import ON_THIS_MACHINE
 from fairway.kube.client import Client
 
 from .amounts import listed, needs_of
 from .connect import on_cluster
-from .find import Found, failure, pods_of, refusal
+from .find import Found, failure, get, pods_of, refusal
 from .leader import warn
-from .listing import OVER, PARKED, Listed, reason
+from .listing import OVER, PARKED, Listed, ends_by, reason
 from .nodes import used_outside
 from .output import age, clock_time, in_local_time, output_option, print_some, show, span, start
 from .replicas import find, print_replicas
+from .rows import limits_of
 from .runs import print_runs, runs_of
 from .whatif import explained
 
 Thing = dict[str, Any]
+COMMAND_WIDTH = 160
 FULL = ("NoRoom", "Fragmented", "NoDevice", "OverShare")
 
 
@@ -36,27 +41,45 @@ async def status(client: Client, namespace: str, output: str, job: str) -> None:
         return await print_replicas(client, found)
     whole |= {"replicas": [it.workload for it in found.replicas]} if found.replicas else {}
 
-    def table() -> None:
-        _print_status(found, pods, client.clock.now())
-        print_runs(runs)
+    if output != "table":
+        return show(output, whole, lambda: None)
+    owner = await get(client, found.owners[0]) if found.owners else None
+    now, one = client.clock.now(), msgspec.convert(found.workload, Listed)
+    asked = _program(owner or {}) | {"ends by": ends_by(one, await limits_of(client), now)}
+    _print_status(found, asked, pods, now)
+    print_runs(runs)
+    return None
 
-    return show(output, whole, table)
+
+def _program(owner: Thing) -> Thing:
+    """What only the object that the user made says: what runs in its first container, and how often it may fail."""
+    spec = owner.get("spec") or {}
+    main = next(iter(((spec.get("template") or {}).get("spec") or spec).get("containers") or ()), {})
+    words = shlex.join([*(main.get("command") or ()), *(main.get("args") or ())])
+    return {
+        "command": shorten(words, COMMAND_WIDTH, placeholder=" …"), "folder": main.get("workingDir"),
+        "image": main.get("image", "").replace(ON_THIS_MACHINE, ""),
+        "retries": spec.get("backoffLimitPerIndex", spec.get("backoffLimit")),
+    }  # fmt: skip
 
 
-def _print_status(found: Found, pods: list[Thing], now: float) -> None:
+def _print_status(found: Found, asked: Thing, pods: list[Thing], now: float) -> None:
     spec, said, one = found.workload["spec"], found.status, msgspec.convert(found.workload, Listed)
     is_over, notes = one.state in OVER, found.workload["metadata"].get("annotations") or {}
     facts = {
         "workload": f"{found.ref.namespace}/{found.ref.name}",
         **{name: spec.get(name) for name in ("queue", "user")},
         "podsets": ", ".join(map(_podset, spec.get("podSets") or ())),
+        **{name: asked[name] for name in ("command", "folder", "image", "retries")},
         "priority": spec.get("priorityClassName"),
         "limit": spec.get("timeLimit"),
         "deadline": clock_time(spec.get("deadline"), now),
         "after": ", ".join(spec.get("after") or ()),
         "notify": ": ".join(filter(None, (spec.get("notify"), notes.get("fairway.dev/notify-failed")))),
+        "submitted": clock_time(one.submitted(), now),
         "state": reason(one, now) if is_over else one.state,
         "since": clock_time(one.since(), now),
+        "ends by": asked["ends by"],
         "reason": "" if is_over else PARKED if one.state == "parked" else said.get("reason"),
         "position": "" if is_over else said.get("position"),
         "message": "" if is_over else in_local_time(said.get("message", ""), now, how_soon=True),
@@ -97,7 +120,8 @@ def _print_history(said: Thing, now: float) -> None:
     for eviction in said.get("evictionHistory") or ():
         by = f" for {eviction['for']}" if eviction.get("for") else ""
         word = "paused" if eviction.get("paused") else "evicted"
-        click.echo(f"{word} {age(eviction['time'], now)} ago: {eviction['reason']}{by}")
+        line = "; ".join(filter(None, (f"{eviction['reason']}{by}", eviction.get("unpaused"))))
+        click.echo(in_local_time(f"{word} {age(eviction['time'], now)} ago: {line}", now))
 
 
 @click.command()

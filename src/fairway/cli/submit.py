@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import click
+import msgspec
 
 from fairway.api.names import name_of
 from fairway.kube import kinds
@@ -25,6 +26,7 @@ from .follow import follow_job
 from .job import amend, check_name, deadline, kind_of, of_maker, template_of
 from .launch import service_of
 from .leader import warn
+from .listing import PodSet
 from .main import Problem
 from .mistakes import check
 from .options import submit_options
@@ -101,7 +103,7 @@ async def submit(client: Client, namespace: str, **options: Any) -> int:
         return max([await _foretell(client, view, it, order) for it in drafts])
     files = packed(order.sync) if order.sync and not view.is_here else {}
     made = await _made(client, drafts, order, lambda it: make(client, it, values, files))
-    for note in {_unsent(view, it.thing) for it in drafts} - {""}:
+    for note in {tell(view, it.thing) for it in drafts for tell in (_unsent, _unparked)} - {""}:
         click.echo(f"  {note}", err=True)
     await warn(client)
     if order.watch:
@@ -132,6 +134,20 @@ def _unsent(view: View, thing: Thing) -> str:
     from fairway.controllers.mail import NO_MAIL, can_mail
 
     return "" if can_mail() else f"--notify: {NO_MAIL}, so no mail will come; an http(s) URL is notified without"
+
+
+def _unparked(view: View, thing: Thing) -> str:
+    """Why an idle time-out never parks an object; "" where it does, or where it is not known here."""
+    template = template_of(thing) or {}
+    marked = [it.get("metadata") or {} for it in (thing, template)]
+    has_limit = any("fairway.dev/idle-timeout" in (it.get("annotations") or {}) for it in marked)
+    if not (view.is_here and has_limit and msgspec.convert({"template": template}, PodSet).gpus()):
+        return ""
+    from fairway.node.machine import FAKE_MODEL
+
+    models = {(it["metadata"].get("labels") or {}).get("nvidia.com/gpu.product") for it in view.nodes or ()} - {None}
+    fake = "the GPUs here are fake (--fake-gpus) and tell of no use, so what has one is never parked"
+    return f"--idle-timeout: {fake}" if models == {FAKE_MODEL} else ""
 
 
 async def _complete(client: Client, view: View, order: SimpleNamespace, namespace: str) -> None:

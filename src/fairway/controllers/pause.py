@@ -29,7 +29,7 @@ from .cases import Case
 from .means import Means
 from .status import Said, holds
 
-CANNOT = "CannotFreeze"
+CANNOT, LOST = "CannotFreeze", "its processes were lost while it was paused"
 PATIENCE, COPIED_BYTES = 30.0, 1 << 30
 """Seconds in which all pods are frozen, and one more for so much GPU memory: a PCIe link carries several times that."""
 SETTLE_SECONDS = 1.0
@@ -111,11 +111,11 @@ class Pauses:
         if paused.until and now >= time(paused.until):
             return f"it was paused since {paused.since}, as long as its queue's expire lets it"
         if refused:
-            return refused[0]
+            return refused[0] if is_leaving else f"{LOST}: {refused[0]}"
         if is_leaving and (unsaved := [it.message for pod in pods if (it := _told(pod)) and it.reason == NOT_SAVED]):
             return f"another workload needs its memory, and {unsaved[0]}"
         if not here or len(here) < min(case.owner.wanted(), placed) or not self._is_there(here[0].spec.node_name):
-            return "its processes are gone"
+            return LOST
         if is_leaving and now >= time(paused.since) + patience and not all(is_frozen(pod.status) for pod in here):
             return f"its processes did not freeze within {patience:.0f} s"
         return ""
@@ -125,7 +125,8 @@ class Pauses:
         return node is not None and all(one.status == "True" for one in node.status.conditions if one.type == "Ready")
 
     async def _give_up(self, case: Case, said: WorkloadObject, why: str) -> None:
-        words = Said("NotPaused", f"{why}; it is stopped and starts again from its last checkpoint")
+        when = "" if said.spec.may_run else " when it is resumed"
+        words = Said("NotPaused", f"{why}; it is stopped and starts again from its last checkpoint{when}")
         if await self.means.write(case.key, lambda it: life.forfeit(it.status, words)):
             self._tell(case, words.reason, words.message, is_warning=True)
 

@@ -156,9 +156,9 @@ def pause(status: WorkloadStatus, paused: PausedStatus) -> WorkloadStatus:
     return replace(_marked(status, is_paused=True), phase="Paused", paused=paused)
 
 
-def _marked(status: WorkloadStatus, *, is_paused: bool) -> WorkloadStatus:
+def _marked(status: WorkloadStatus, *, is_paused: bool, unpaused: str = "") -> WorkloadStatus:
     *others, last = status.eviction_history
-    return replace(status, eviction_history=(*others, replace(last, paused=is_paused)))
+    return replace(status, eviction_history=(*others, replace(last, paused=is_paused, unpaused=unpaused)))
 
 
 def rest(status: WorkloadStatus) -> WorkloadStatus:
@@ -175,10 +175,10 @@ def save(status: WorkloadStatus, disk: Disk) -> WorkloadStatus:
 
 
 def forfeit(status: WorkloadStatus, said: Said) -> WorkloadStatus:
-    """It is paused no longer, and goes on from its checkpoint."""
+    """It is paused no longer, and goes on from its checkpoint. If it was at rest, its history keeps why."""
     if status.paused is None:
         return status
-    status = _marked(status, is_paused=False)
+    status = _marked(status, is_paused=False, unpaused="" if status.admission else said.message)
     return replace(status, phase="Pending", reason=said.reason, message=said.message, paused=None)
 
 

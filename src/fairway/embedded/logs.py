@@ -8,8 +8,9 @@ The two of a Workload answer also when it is deleted, with what is kept of the l
 `frames=true` a log is a sequence of frames, so that a reader can tell gaps from text: a byte, 0 for text and 1 for a
 sentence about a gap; the length, 4 bytes, the most significant first; then the content. A request for one run may say
 `after`, empty the first time. Then the byte for text is 2, and its content begins with a line: the `after` that asks
-for what comes behind this text. Whatever runs pods serves all this, through the Kubelet given to the server. People may
-read a log in a pager and pause: no limit of time ends the stream.
+for what comes behind this text. A restored cluster gives an `id` a second time: `started` beside `run` tells such runs
+apart. A run that is not kept is answered with 404. Whatever runs pods serves all this, through the Kubelet given to the
+server. People may read a log in a pager and pause: no limit of time ends the stream.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -150,6 +151,8 @@ async def of_workload(registry: Registry, call: Call, kubelet: Kubelet | None) -
                  "items": [run.shown() for run in runs]}
         return Response(200, _JSON, encode(whole))
     chosen, options = _chosen(call, runs), _log_options(registry, call)
+    if "run" in call.query and not chosen:
+        raise Failure(404, "NotFound", f"run: {call.query['run']!r} is not kept; `attempts` has the runs that are")
     assert kubelet is not None or not chosen
     if "run" not in call.query:
         options = replace(options, place=None)  # a place is in one log
@@ -160,11 +163,12 @@ async def of_workload(registry: Registry, call: Call, kubelet: Kubelet | None) -
 def _chosen(call: Call, runs: list[Run]) -> list[Run]:
     """The runs that a request is for."""
     attempt, rank, retry = call.number("attempt"), call.number("rank"), call.number("retry")
-    name, container = call.query.get("run"), call.query.get("container")
+    name, container, started = (call.query.get(it) for it in ("run", "container", "started"))
     return [
         run for run in runs
         if attempt in (None, run.origin.attempt) and rank in (None, run.rank) and retry in (None, run.retry)
-        and name in (None, run.name) and run.container == (container or (run.container if name else run.origin.default))
+        and name in (None, run.name) and (started or run.started) == run.started
+        and run.container == (container or (run.container if name else run.origin.default))
     ]  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from .draft import Draft
 from .feasibility import Counts, Request, Shape, chooses, count_room, labels_of, open_nodes, pool_row
 from .labels import STATE
 from .memo import MOST_KEPT, Memo, remember
-from .model import CPU, GPU, MEMORY, PODS, Admission, Node, Workload
+from .model import CPU, GPU, MEMORY, PODS, Admission, Node, Running, Workload
 from .place import Ask, cache_of, place
 from .plan import RANK, Facts, Reason, Why
 from .pod_affinity import follows
@@ -54,16 +54,33 @@ def explain(draft: Draft, ask: Ask, pools: Sequence[str]) -> Why:
 
 
 def _in_place(draft: Draft, workload: Workload, there: Admission) -> Why:
-    """Why a paused workload cannot go on: what is missing where it is frozen, and which workloads are there."""
+    """Why a paused workload cannot go on: what is missing where it is frozen, and which workloads there hold that."""
     counts = counts_of(workload.podsets, there)
     asked = counted(workload.podsets, counts, 0)
     rows = [draft.snapshot.row_of[name] for name in there.nodes if name in draft.snapshot.row_of]
     free = {name: int(draft.free[draft.snapshot.resources.index(name), rows].clip(0).sum()) for name in TOLD}
     usual = GPU if asked.get(GPU) else CPU
     resource = next((name for name in TOLD if asked.get(name, 0) > free[name]), usual)
-    blocking = [key for key, one in draft.running.items() if not there.nodes.isdisjoint(one.admission.nodes)]
+    devices = _devices(there) if resource == GPU else set()
+    blocking = tuple(sorted(key for key, one in draft.running.items() if _holds(one, there, resource, devices)))
     missing = max(0, (needed := asked.get(resource, 0)) - free[resource]) or None
-    return Reason.NO_ROOM, Facts(resource, needed, missing=missing, pool=there.pool, blocking=tuple(sorted(blocking)))
+    detail = f"GPU {', '.join(str(index) for _, index in sorted(devices))}" if devices else ""
+    return Reason.NO_ROOM, Facts(resource, needed, missing=missing, pool=there.pool, blocking=blocking, detail=detail)
+
+
+def _holds(one: Running, there: Admission, resource: str, devices: set[tuple[str, int]]) -> bool:
+    """Whether it holds one of the devices; without any, whether it holds some of the resource on these nodes."""
+    if devices:
+        return not devices.isdisjoint(_devices(one.admission))
+    podsets = one.workload.podsets
+    held = counted(podsets, counts_of(podsets, one.admission), 0).get(resource, 0)
+    return held > 0 and not there.nodes.isdisjoint(one.admission.nodes)
+
+
+def _devices(admission: Admission) -> set[tuple[str, int]]:
+    """Node and index of each device that it has."""
+    shares = (share for placement in admission.podsets for share in placement.nodes)
+    return {(share.node, index) for share in shares for pod in share.devices for index in pod}
 
 
 def _closest(draft: Draft, ask: Ask, pools: Sequence[str]) -> Why:

@@ -173,7 +173,7 @@ class Facts:
     shorter_limit: float | None = None  # a time limit with which it would start now
     since: float | None = None  # Reserved: when this begins, if it is not so yet
     until: float | None = None  # BackingOff, Reserved, HeldFor, BudgetSpent: when this ends
-    detail: str = ""  # a name that is missing, a node or device fault
+    detail: str = ""  # a name that is missing, a node or device fault, the GPUs on which a paused workload resumes
     shields: tuple[tuple[str, tuple[str, ...], float | None], ...] = ()  # protected by a setting, until when
 
 

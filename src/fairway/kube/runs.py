@@ -22,9 +22,10 @@ EVICTIONS = frozenset((
     "Preempted", "Reclaimed", "Consolidated", "HoldTaken", "Reserved", "Drained", "NodeLost", "PodsLost",
     "StartTimeout", "RoomTaken", "Suspended",
 ))  # fmt: skip
+PAUSE_ENDED = "PauseEnded"
 ENDINGS = {
     "Deleted": "deleted", "NodeShutdown": "the cluster was stopped", "ContainerStatusUnknown": "lost",
-    "OnDisk": "paused on disk", "NotWoken": "did not wake from a pause",
+    "OnDisk": "paused on disk", "NotWoken": "did not wake from a pause", PAUSE_ENDED: "stopped while paused",
 }  # fmt: skip
 
 
@@ -133,10 +134,10 @@ async def text_of(
     client: Client, workload: Ref, run: Run, query: tuple[tuple[str, str], ...] = (), place: Place | None = None
 ) -> AsyncGenerator[bytes | Notice, None]:
     """What a run wrote, as it comes, with what is said about it; `query` as for the log of a pod. From `place` on,
-    which then tells how far it was read, if the server keeps runs."""
+    which then tells how far it was read, if the server keeps runs; an ApiError, 404, if it does not keep this one."""
     if run.id:
         place = place or Place()
-        asked = (*query, ("run", run.id), ("frames", "true"), ("after", place.after))
+        asked = (*query, ("run", run.id), ("started", run.started or ""), ("frames", "true"), ("after", place.after))
         async for piece in _unframed(client.logs(workload, query=asked), place):
             yield piece
         return

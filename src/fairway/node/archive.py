@@ -88,13 +88,18 @@ class Run:
         *_, pod, _, container, number = self.folder.parts
         return f"{pod}/{container}/{number}"
 
+    @property
+    def started(self) -> str | None:
+        """As the API shows it."""
+        return _moment(self.end.started_at)
+
     def shown(self) -> dict[str, Any]:
         """As the API shows it."""
         end, origin = self.end, self.origin
         return {
             "id": self.name, "attempt": origin.attempt, "retry": self.retry, "rank": self.rank,
             "pod": origin.pod, "container": self.container, "isDefault": self.container == origin.default,
-            "node": origin.node, "started": _moment(end.started_at),
+            "node": origin.node, "started": self.started,
             "finished": _moment(end.finished_at) if end.is_over else None,
             "exitCode": end.code, "reason": end.reason or self._why(), "bytes": self.size,
             "isRemoved": (self.folder / REMOVED).exists(),

@@ -30,10 +30,10 @@ import psutil
 from .containers.engine import contained, message_of
 from .draft import keep_room, text_of, write_whole
 from .lock import holder
-from .pause.disk import IMAGE
+from .pause.disk import IMAGE, MARK
 from .pause.stand import ON_DISK, STILL, Stand, ask, note_unsaved, stand_of, unsaved
 
-MARK, MESSAGE = "FAIRWAY_CONTAINER", "FAIRWAY_TERMINATION_LOG"
+MESSAGE = "FAIRWAY_TERMINATION_LOG"
 LOST = "ContainerStatusUnknown"
 SWEEP_SECONDS = 10.0
 SAVE_LOOK_SECONDS, MOST_LOOKS = 0.05, 1_200

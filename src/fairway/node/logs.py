@@ -171,11 +171,12 @@ class Reader:
         return gap
 
     def _removed(self) -> Piece:
-        if self.at:
-            return b""
         with suppress(FileNotFoundError):
-            self.at, self.lines = map(int, (self.run / REMOVED).read_text().split())
-            return Gap(REMOVED, self.at, self.lines)
+            size, lines = map(int, (self.run / REMOVED).read_text().split())
+            if size > self.at:
+                gap = Gap(REMOVED, size - self.at, lines - self.lines)
+                self.at, self.lines = size, lines
+                return gap
         return b""
 
     def to_tail(self, lines: int) -> None:

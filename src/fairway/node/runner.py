@@ -31,6 +31,7 @@ from fairway.kube.client import STRATEGIC, ApiError, Client
 from fairway.kube.events import About, Events
 from fairway.kube.informer import Informer
 from fairway.kube.kinds import Ref, Selection
+from fairway.kube.runs import PAUSE_ENDED
 
 from .archive import Archive, Bounds, Origin, Run, origin_of, read_origin, retire, write_origin
 from .attended import kept
@@ -524,8 +525,9 @@ class Runner:
         began = min(it.started_at or inf for attempts in histories.values() for it in attempts)
         is_held = any(it["type"] == "Admitted" and it["status"] == "True" for it in status.get("conditions") or ())
         past = () if is_held and status.get("attempt") == said.attempt else status.get("evictionHistory") or ()
-        evictions = [it["reason"] for it in past if time(it["time"]) >= int(began)]
-        return str(next(iter(evictions), "") or (status.get("reason", "") if status.get("phase") == "Failed" else ""))
+        last = next((it for it in past if time(it["time"]) >= int(began) and not it.get("paused")), {})
+        why = PAUSE_ENDED if last.get("unpaused") else last.get("reason", "")
+        return str(why or (status.get("reason", "") if status.get("phase") == "Failed" else ""))
 
 
 def _containers(pod: Pod) -> list[Container]:

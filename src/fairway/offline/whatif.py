@@ -3,6 +3,7 @@ what would let it start sooner. All of it is `decide` run forward on the world a
 anything is done about it.
 """
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -15,6 +16,7 @@ from fairway.api.conditions import (
     in_use,
     names,
     never,
+    paused,
     protections,
     sentence,
     unknown,
@@ -22,6 +24,7 @@ from fairway.api.conditions import (
     would_start,
 )
 from fairway.engine import (
+    MEMORY,
     Evict,
     Facts,
     Plan,
@@ -111,7 +114,7 @@ class Case:
         changes = would_start(facts)
         more = replace(facts, shields=facts.shields[len(wait.facts.shields) :])  # the others are said with the wait
         protected = protections(more, self.ours, self.queues)
-        found = [*in_its_way, *protected, *self._without_quotas(facts), *changes]
+        found = [*in_its_way, *protected, *self._paused(facts.resource), *self._without_quotas(facts), *changes]
         return found, None if changes else self.sooner()
 
     def _without_quotas(self, facts: Facts) -> list[str]:
@@ -140,6 +143,14 @@ class Case:
             if amount := counted(podsets, counts_of(podsets, one.admission), 0).get(facts.resource):
                 held[one.workload.key] = amount
         return in_use(held, facts.resource, self.ours, self.queues)
+
+    def _paused(self, resource: str) -> list[str]:
+        """What paused workloads hold of memory, where it lacks that."""
+        held = Counter[str]()
+        for one in self.world.pods if resource == MEMORY else ():
+            if one.pause and one.pause.workload != self.key:
+                held[one.pause.workload] += dict(one.pod.requests).get(MEMORY, 0)
+        return paused(+held, self.ours, self.queues)
 
     def is_long(self) -> bool:
         """Whether more wait than are followed: a forecast would take more than a moment."""

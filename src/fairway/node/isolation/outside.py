@@ -23,10 +23,10 @@ from fairway.api.objects import ASSIGNED, OUTSIDE
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Ref, Selection
-from fairway.node.container import MARK
 from fairway.node.lock import holder
 from fairway.node.machine import GPU
 from fairway.node.measure import Use
+from fairway.node.pause.disk import MARK
 from fairway.node.pause.freezer import children
 from fairway.node.pause.stand import stand_of
 

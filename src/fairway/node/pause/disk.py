@@ -23,6 +23,8 @@ PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OF_GPUS = 4
 """The first version that knows processes with a GPU."""
 IMAGE, SIZES, SAID, PID, TRIES = "image", "sizes", "said", "pid", "tries"
+MARK = "FAIRWAY_CONTAINER"
+"""The variable that marks what runs in a container: the folder of its attempt."""
 MOST_TRIES = 4
 TAKEN = re.compile(r"fork for \d+: File exists")
 CALL_SECONDS, SECONDS_PER_BYTE = 120.0, 1e-8
@@ -33,6 +35,7 @@ SPARE_BYTES = 1 << 30
 
 OWN_NAMESPACE = ("it has a namespace of its own ({}), which CRIU cannot bring back: volumes, terminationMessagePath, "
                  "Services in its Kubernetes namespace and hidden GPUs need one")  # fmt: skip
+TERMINAL = "a terminal is open in it (process {} of `fairway shell`, or `exec -t`), and would be closed"
 
 
 class DiskError(Exception):
@@ -72,6 +75,8 @@ def dump(folder: Path, pid: int, pids: Collection[int], *, has_gpu: bool) -> Non
         raise DiskError("containers of an engine stay in memory")
     if own := {name for each in pids for name in _own_namespaces(each)}:
         raise DiskError(OWN_NAMESPACE.format(", ".join(sorted(own))))
+    if beside := _terminal(folder.parent, pids):
+        raise DiskError(TERMINAL.format(beside))
     path, image, size = criu(has_gpu=has_gpu), folder / IMAGE, sum(map(memory_of, pids))
     shutil.rmtree(image, ignore_errors=True)
     if (free := shutil.disk_usage(folder).free) < size + SPARE_BYTES:
@@ -97,6 +102,18 @@ def _own_namespaces(pid: int) -> Iterator[str]:
         with suppress(FileNotFoundError):  # it has ended
             if (seen := os.readlink(place)) != os.readlink(f"/proc/{pid}/ns/{place.name}"):
                 yield seen.partition(":")[0]
+
+
+def _terminal(place: Path, pids: Collection[int]) -> int:
+    """The pid of a program with a terminal that runs beside these processes of a container: it ends with their shim,
+    while a terminal that is among them comes back with them. 0 where there is none. `place`: of the attempts."""
+    mark = os.fsencode(f"{MARK}={place}/")
+    for each in {int(it) for it in os.listdir("/proc") if it.isdecimal()}.difference(pids):
+        with suppress(OSError):
+            is_marked = any(it.startswith(mark) for it in Path(f"/proc/{each}/environ").read_bytes().split(b"\0"))
+            if is_marked and Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()[4] != "0":
+                return each
+    return 0
 
 
 def memory_of(pid: int) -> int:

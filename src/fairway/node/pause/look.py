@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fairway.api.objects import ASSIGNED, FREEZE, SAVE
-from fairway.node.container import MARK, Attempt, stop, wake
+from fairway.node.container import Attempt, stop, wake
 from fairway.node.environment import Pod
 from fairway.node.podstatus import NOT_WOKEN, ON_DISK, Frozen
 
@@ -61,4 +61,4 @@ def restoring(last: Attempt | None) -> dict[str, Any]:
         raise disk.DiskError(last.message or stand_of(last.folder).why)
     if not last or last.stopped != ON_DISK:
         return {}
-    return {"restore": disk.restoring(last.folder) | {"env": {"PATH": disk.PLACES, MARK: str(last.folder)}}}
+    return {"restore": disk.restoring(last.folder) | {"env": {"PATH": disk.PLACES, disk.MARK: str(last.folder)}}}
