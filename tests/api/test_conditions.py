@@ -175,14 +175,14 @@ def test_what_a_paused_workload_waits_for_is_named(resource: str, detail: str, h
         (
             Reason.BUDGET_SPENT,
             {"spending": Spending(18_000_000, 17_640_000, 144_000, 230_400), "until": 60.0},
-            "it could overrun the budget of queue nlp of 5,000 GPU hours: 4,900 spent, 40 reserved for what runs, "
-            "60 left; it needs up to 64; the next period begins at 1970-01-01T00:01:00Z",
+            "it could overrun the budget of queue nlp of 5,000 GPU hours: 4,900 spent, 40 reserved for what has not "
+            "ended, 60 left; it needs up to 64; the next period begins at 1970-01-01T00:01:00Z",
         ),
         (
             Reason.BUDGET_SPENT,
             {"spending": Spending(3600, 4000, 0, 0)},
-            "it could overrun the budget of queue nlp of 1 GPU hour: 1.111 spent, 0 reserved for what runs, 0 left; "
-            "it has no time limit",
+            "it could overrun the budget of queue nlp of 1 GPU hour: 1.111 spent, 0 reserved for what has not ended, "
+            "0 left; it has no time limit",
         ),
         (Reason.NO_ROOM, {"other_queue": "idle"}, "needs a place; in queue idle it would start now"),
     ],
@@ -274,11 +274,14 @@ def test_capacity_held_for_another_names_it_and_since_when():
 
 
 def test_what_protects_others_is_told_with_their_names_and_its_end():
-    shields = (("minRuntime", ("ns/a",), 60.0), ("maxEvictions", ("ns/a", "ns/b"), 120.0), ("pair", ("ns/b",), None))
+    shields = (("minRuntime", ("ns/a",), 60.0), ("maxEvictions", ("ns/a", "ns/b"), 120.0), ("pair", ("ns/b",), None),
+               ("priority", ("ns/a",), None), ("guaranteed", ("ns/a", "ns/b"), None))
     assert said(Reason.NO_ROOM, shields=shields).split("; ")[1:] == [
         "minRuntime protects a until 1970-01-01T00:01:00Z",
         "maxEvictions protects a and b, the first until 1970-01-01T00:02:00Z",
         "b is protected, evicted for it less than an hour ago",
+        "a is of no lower priority, so it preempts nothing there",
+        "a and b are within a guarantee, so it reclaims nothing there",
     ]
 
 

@@ -6,7 +6,7 @@ import pytest
 from cases import GPU, NOW, admit, at, faults, gpus, node, of, on, runs, work
 
 from fairway.engine.model import Ended, Expression, Ledger, NodeShare, Pool, Queue, Quota, Share
-from fairway.engine.plan import Admit, Ending, Finish, Keep, Reason, Resize, Wait
+from fairway.engine.plan import Admit, Cause, Ending, Evict, Finish, Keep, Reason, Resize, Wait
 
 # Doors
 
@@ -120,13 +120,29 @@ def test_without_a_time_limit_a_day_counts_in_a_budget() -> None:
 
 def test_a_budget_counts_what_runs_and_what_grows() -> None:
     queues = (Queue("q", budget=1800),)
-    held, elastic = runs(work("r", time_limit=600.0), on("n1", 0)), work("e", count=4, least=1, time_limit=600.0)
+    held, elastic = runs(work("r", time_limit=600.0), on("n1", 0), admitted_at=NOW), work("e", count=4, least=1)
+    elastic = replace(elastic, time_limit=600.0)
     world = of(elastic, queues=queues, running=(held,))
     assert faults(world, Keep("ns/r"), admit(elastic, on("n1", 1, 2))) == set()
     assert faults(world, Keep("ns/r"), admit(elastic, on("n1", 1, 2, 3))) == {("e", "Budget")}
-    world = of(queues=queues, running=(held, runs(elastic, on("n1", 1, 2))))
+    world = of(queues=queues, running=(held, runs(elastic, on("n1", 1, 2), admitted_at=NOW)))
     grown = Resize("ns/e", (("main", 2),), (("main", 3),), at(on("n1", 1, 2, 3)))
     assert faults(world, Keep("ns/r"), grown) == {("e", "Budget")}
+
+
+def test_a_budget_counts_what_stops_and_what_was_used_before() -> None:
+    new, queues = work(time_limit=600.0), (Queue("q", budget=1200),)
+    over = runs(work("r", time_limit=600.0), on("n1", 0), admitted_at=NOW - 610)
+    left, cut = replace(over, is_leaving=True), replace(over, admitted_at=NOW - 590)
+    again = runs(work("r", time_limit=600.0, attained=10.0), on("n1", 0), admitted_at=NOW)
+    for held, verdict, is_fault in (
+        (over, Finish("ns/r", Ending.TIME_LIMIT), True), (left, Keep("ns/r"), True), (again, Keep("ns/r"), True),
+        (replace(cut, workload=replace(cut.workload, is_active=False)), Evict("ns/r", Cause.SUSPENDED), False),
+    ):
+        found = faults(of(new, queues=queues, running=(held,)), verdict, admit(new, on("n1", 1)))
+        assert ("a", "Budget") in found if is_fault else not found
+    used, waits = work("b", attained=601.0), Wait("ns/b", Reason.NO_ROOM)
+    assert ("a", "Budget") in faults(of(new, used, queues=queues), admit(new, on("n1", 1)), waits)
 
 
 # Resizing and finishing

@@ -167,3 +167,13 @@ def test_workloads_that_ask_about_the_same_change_share_its_decision() -> None:
     for wait in waits:
         together.facts(wait)
     assert len(seen) < 0.8 * alone
+
+
+def test_what_no_rule_reaches_is_named_with_the_rule() -> None:
+    """What holds the room is within a guarantee, where queues are owed more than there is, or in the same queue."""
+    theirs, ours = (runs(job(name, of, 4), "n1", since=NOW - 9999) for name, of in (("theirs", "r"), ("ours", "q")))
+    things = node("n1", 4), queue("q", 8), job("a", gpus=4)
+    assert told(*things, queue("r", 4), theirs).shields == (("guaranteed", ("ns/theirs",), None),)
+    assert told(*things, ours).shields == (("priority", ("ns/ours",), None),)
+    assert told(*things, queue("r"), theirs).shields == ()  # no quota: that is said of the queue
+    assert told(node("n1", 4), queue("q"), ours, job("a", gpus=4)).shields == ()  # owed nothing

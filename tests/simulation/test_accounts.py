@@ -332,3 +332,25 @@ def test_what_a_node_does_not_tell_is_unknown_and_never_idle() -> None:
     for row in rows.values():
         seen = [row.get(kind, 0) for kind in ("starting", "busy", "idle")]
         assert sum(seen) <= row["allocated"] and min(seen[1:]) == 0
+
+
+@pytest.mark.parametrize("end", ["over", "over and forgotten", "suspended"])
+def test_a_budget_counts_what_stopped_before_its_queue_is_charged(end: str) -> None:
+    async def story(world: World) -> Thing:
+        await world.apply(queue("team", budget={"gpuHours": "1.5", "period": "30d"}))
+        said = {"labels": {"fairway.dev/queue": "team"}, "annotations": {"fairway.dev/time-limit": "1h"}}
+        await world.apply(job("a", seconds=3000, gpus=1, **said))
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        await world.apply(job("b", seconds=3000, gpus=1, **said))
+        await world.clock.sleep(2900)
+        if end == "suspended":
+            await world.annotate("a", active="false")
+        phase = "Suspended" if end == "suspended" else "Succeeded"
+        await world.until(lambda: world.is_in("job-a", phase), seconds=200)
+        if end == "over and forgotten":
+            await world.crash()
+            world.start()
+        await world.clock.sleep(60)
+        return dict((await world.workload("job-b"))["status"])
+
+    assert play(story, node("n1", gpus=2))["reason"] == "BudgetSpent"

@@ -146,6 +146,8 @@ def protections(facts: Facts, workload: Workload, queues: Queues) -> list[str]:
             {
                 "evictionBudget": f"the evictionBudget of the pool is used up{ends}",
                 "preemptible: false": f"{whom} {are} not preemptible",
+                "priority": f"{whom} {are} of no lower priority, so it preempts nothing there",
+                "guaranteed": f"{whom} {are} within a guarantee, so it reclaims nothing there",
                 "pair": f"{whom} {are} protected{ends}, evicted for it less than an hour ago",
             }.get(kind, f"{kind} protects {whom}{ends}")
         )
@@ -313,7 +315,7 @@ def _spending(facts: Facts) -> str:
     needs = f"; it needs up to {hours[3]}" if needed else "; it has no time limit"
     ends = f"; the next period begins at {_moment(facts.until)}" if facts.until is not None else ""
     whole = f"{hours[0]} GPU hour" + ("" if budget == 3600 else "s")
-    said = f" of {whole}: {hours[1]} spent, {hours[2]} reserved for what runs, {hours[4]} left"
+    said = f" of {whole}: {hours[1]} spent, {hours[2]} reserved for what has not ended, {hours[4]} left"
     return f"{said}{needs}{ends}"
 
 

@@ -153,11 +153,27 @@ class Queues:
     def remembered(self, snapshot: Snapshot) -> Snapshot:
         """With what queues are still to be told of spent budgets and evicted GPUs: a decision must not wait for it."""
         found = dict(snapshot.queues)
-        for name in (self._uses.keys() | self._evicted.keys()) & found.keys():
+        has_budgets = any(queue.budget is not None for queue in found.values())
+        owed = self._owed(snapshot) if has_budgets else {}
+        for name in (owed.keys() | self._evicted.keys()) & found.keys():
             ledger = evicted(found[name].ledger, self._evicted.get(name, {}), now=snapshot.now)
-            spent = ledger.budget_spent + sum(use.gpu_seconds for use in self._uses.get(name, {}).values())
-            found[name] = dataclasses.replace(found[name], ledger=dataclasses.replace(ledger, budget_spent=spent))
+            spent, since = found[name].spent(snapshot.now)
+            if name in owed:
+                ledger = dataclasses.replace(ledger, budget_spent=spent + owed[name], budget_since=since)
+            found[name] = dataclasses.replace(found[name], ledger=ledger)
         return dataclasses.replace(snapshot, queues=found)
+
+    def _owed(self, snapshot: Snapshot) -> dict[str, float]:
+        """GPU-seconds, by queue, that its ledger lacks yet of what neither waits nor runs in the snapshot: it is over,
+        whether that is written or not, or suspended."""
+        goes_on = {*map(attrgetter("key"), snapshot.pending), *(one.workload.key for one in snapshot.running)}
+        known, found = self.means.view.queues, defaultdict[str, float](float)
+        for key, said in self.means.view.workloads.items():
+            if said.status.attempt and FINALIZER in said.metadata.finalizers and key not in goes_on:
+                for name in self._path(said.spec.queue):
+                    if said.metadata.uid not in known[name].status.charged:
+                        found[name] += used(said, now=snapshot.now).attained
+        return found
 
     def learned(self, snapshot: Snapshot) -> Snapshot:
         """With the last runtimes that queues are still to be told of: what a forecast should not wait for either."""

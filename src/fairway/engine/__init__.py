@@ -44,6 +44,7 @@ from .policy import DAY as DAY
 from .policy import FAIRWAY as FAIRWAY
 from .policy import Policy as Policy
 from .queueing import level as level
+from .quota import Account as Account
 from .quota import QueueTree as QueueTree
 from .quota import invalid_parent as invalid_parent
 from .reservations import occurrence as occurrence

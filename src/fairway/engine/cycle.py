@@ -6,7 +6,9 @@ podset starts with, the nodes excluded, the pools of a queue, and why those that
 
 from collections import Counter, defaultdict
 from functools import cached_property
+from itertools import chain
 from math import inf
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -103,6 +105,14 @@ class Cycle:
     def waiting(self) -> dict[str, tuple[str, ...]]:
         """The keys of what waits, and what each comes after."""
         return {one.key: one.after for one in self.snapshot.pending}
+
+    @cached_property
+    def attained(self) -> dict[str, float]:
+        """GPU-seconds that the workloads of each queue used in attempts before the present one."""
+        found = defaultdict[str, float](float)
+        for one in chain(self.snapshot.pending, map(attrgetter("workload"), self.snapshot.running)):
+            found[one.queue] += one.attained
+        return dict(found)
 
     @cached_property
     def ran(self) -> dict[str, list[Workload]]:

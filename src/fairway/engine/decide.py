@@ -7,6 +7,7 @@ hold keeps later ones out of room that is promised. What each step means stands 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import count
+from operator import attrgetter
 from typing import NamedTuple
 
 from .admit import admit, follow, hold, wait
@@ -128,7 +129,8 @@ def plan_of(cycle: Cycle, lines: dict[str, PendingQueue]) -> Plan:
             verdicts[key] = keeps[key] = last.keeps.get(key) or Keep(key)
     last.waits, last.keeps, last.lines = waits, keeps, {} if started else passed
     reserved = {name: bound(at, cycle) for name, at in cycle.tree.branches.items() if at.queue.budget is not None}
-    return Plan(tuple(verdicts.values()), cycle.tree.shares(), cycle.again_at, reserved, cycle.tree.guarantees())
+    shares, guaranteed = cycle.tree.shares(), cycle.tree.shares(attrgetter("guaranteed"))
+    return Plan(tuple(verdicts.values()), shares, cycle.again_at, reserved, guaranteed)
 
 
 def _passed(name: str, line: PendingQueue, told: dict[str, Wait], cycle: Cycle) -> LastLine:

@@ -10,7 +10,7 @@ from itertools import chain
 from operator import attrgetter
 
 from .cycle import Cycle
-from .model import GPU, Queue, Workload
+from .model import GPU, Queue, Running, Workload
 from .plan import Dependency, Facts, Reason, Rule, Spending, Why
 from .policy import DAY
 from .quota import Account, Branch, Demand, invalid_parent
@@ -126,23 +126,31 @@ def lasts(workload: Workload, ran: float, cycle: Cycle) -> float:
     """Seconds that count in a budget: its time limit, else those in which nine in ten of its kind had ended, else a
     day; as long as it has run at least."""
     if (limit := cycle.tree.time_limit(workload)) is not None:
-        return limit
+        return max(ran, limit)
     left = cycle.tree.learned.quantile(workload, CERTAIN, ran)
     return max(ran, DAY) if left is None else left
 
 
 def bound(branch: Branch, cycle: Cycle) -> float:
-    """GPU-seconds that running workloads of the queue can come to."""
-    draft, now, total = cycle.draft, cycle.now, 0.0
-    standing = [
-        *((one.workload, one.admission.pool, cycle.whole(one), one.admitted_at) for one in draft.running.values()),
-        *((one, admission.pool, counts_of(one.podsets, admission), now) for one, admission in draft.started.values()),
-    ]
-    for workload, pool, counts, since in standing:
-        if cycle.tree.is_under(workload.queue, branch.queue.name):
-            ran = 0.0 if since is None else now - since
-            total += _gpus(workload, counts, pool, cycle) * lasts(workload, ran, cycle)
+    """GPU-seconds that workloads of the queue can come to, earlier attempts included: they are charged at their end."""
+    below = {one for one in cycle.tree.branches if cycle.tree.is_under(one, branch.queue.name)}
+    total = sum(used for queue, used in cycle.attained.items() if queue in below)
+    total += sum(_comes_to(one, cycle) for one in cycle.draft.running.values() if one.workload.queue in below)
+    for one, admission in cycle.draft.started.values():
+        if one.queue in below:
+            counts = counts_of(one.podsets, admission)
+            total += _gpus(one, counts, admission.pool, cycle) * lasts(one, 0.0, cycle)
     return total
+
+
+def _comes_to(one: Running, cycle: Cycle) -> float:
+    """GPU-seconds of its attempt, with what pods used that it lost in this cycle, and of the next where it moves."""
+    workload, pool, before = one.workload, one.admission.pool, cycle.draft.shrunk.get(one.workload.key)
+    gpus, ran = _gpus(workload, cycle.whole(one), pool, cycle), 0.0
+    if one.admitted_at is not None:
+        ran = cycle.now - one.admitted_at
+    lost = _gpus(workload, counts_of(workload.podsets, before), pool, cycle) - gpus if before else 0.0
+    return gpus * (ran + lasts(workload, 0.0, cycle) if one.moves_to else lasts(workload, ran, cycle)) + lost * ran
 
 
 def over_limit(

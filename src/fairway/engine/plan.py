@@ -252,7 +252,7 @@ Verdict = Admit | Wait | Keep | Evict | Resize | Finish
 class Plan:
     """`verdicts` in the order decided. `shares`: (queue, pool, resource) → its due now in base units, per governed
     resource; `guaranteed` alike. `again_at`: the earliest time at which the answer may change by itself. `reserved`:
-    of each queue with a budget the GPU-seconds that its running workloads can come to."""
+    of each queue with a budget the GPU-seconds that its workloads can come to, and used before."""
 
     verdicts: tuple[Verdict, ...] = ()
     shares: Mapping[tuple[str, str, str], int] = field(default_factory=dict)

@@ -8,7 +8,7 @@ Amounts are Python ints.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from math import log
 from operator import attrgetter
@@ -309,22 +309,13 @@ class QueueTree:
 
     # What queues are due
 
-    def shares(self) -> dict[tuple[str, str, str], int]:
-        """Queue, pool and resource → its share, for all that is governed."""
-        return {
-            (name, pool, resource): account.share[resource]
-            for name, branch in self.branches.items()
-            for pool, account in sorted(branch.accounts.items())
-            for resource in account.resources
-        }
-
-    def guarantees(self) -> dict[tuple[str, str, str], int]:
-        """The same for what is guaranteed."""
+    def shares(self, of: Callable[[Account], Demand] = attrgetter("share")) -> dict[tuple[str, str, str], int]:
+        """Queue, pool and resource → its share, or another amount of its account, in base units."""
         return {
             (name, pool, resource): amount
             for name, branch in self.branches.items()
-            for pool, account in branch.accounts.items()
-            for resource, amount in account.guaranteed.items()
+            for pool, account in sorted(branch.accounts.items())
+            for resource, amount in of(account).items()
         }
 
     def _divide(self, branches: list[Branch], dealt: Mapping[str, Demand], above: Mapping[str, frozenset[str]]) -> None:

@@ -11,7 +11,18 @@ from math import inf
 
 import numpy as np
 
-from fairway.api.conditions import holders, in_use, names, never, paused, sentence, unknown, without_quota, would_start
+from fairway.api.conditions import (
+    holders,
+    in_use,
+    names,
+    never,
+    paused,
+    protections,
+    sentence,
+    unknown,
+    without_quota,
+    would_start,
+)
 from fairway.engine import (
     MEMORY,
     Evict,
@@ -101,7 +112,9 @@ class Case:
         if wait.reason in LACKS_ROOM and not (in_its_way or wait.facts.blocking):
             in_its_way = self._in_use(facts)
         changes = would_start(facts)
-        found = [*in_its_way, *self._paused(facts.resource), *self._without_quotas(facts), *changes]
+        more = replace(facts, shields=facts.shields[len(wait.facts.shields) :])  # the others are said with the wait
+        protected = protections(more, self.ours, self.queues)
+        found = [*in_its_way, *protected, *self._paused(facts.resource), *self._without_quotas(facts), *changes]
         return found, None if changes else self.sooner()
 
     def _without_quotas(self, facts: Facts) -> list[str]:

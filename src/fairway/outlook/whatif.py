@@ -10,12 +10,13 @@ used up are not tried. A decision comes as far as the workload's turn, and goes 
 asks about the same change.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fairway.engine import (
     DEVICE,
     GPU,
+    Account,
     Draft,
     Facts,
     Gone,
@@ -40,6 +41,7 @@ from fairway.engine import (
 MOST_OTHERS = 16  # queues tried, pools, and workloads named as blocking
 MOST_LOOKS, DECISION = 50_000, 64  # looks for one workload; what a decision costs beside its nodes and workloads
 MINUTE = 60.0
+SHORT_OF_ROOM = (Reason.NO_ROOM, Reason.FRAGMENTED, Reason.NO_DOMAIN)
 Holds = Callable[[int], bool]
 
 
@@ -68,9 +70,12 @@ class WhatIf:
         trial = Trial(self._basis, ours, self._decisions)
         running = [one for one in self._world.running if not one.is_leaving and not one.is_promised]
         limit, free = _limit(self._world, wait), _unbound(ours)
+        blocking = wait.facts.blocking or _in_the_way(running, wait.facts.domain, trial)
+        holders = [one for one in running if one.workload.key in blocking] if wait.reason in SHORT_OF_ROOM else []
         return replace(
             wait.facts,
-            blocking=wait.facts.blocking or _in_the_way(running, wait.facts.domain, trial),
+            blocking=blocking,
+            shields=(*wait.facts.shields, *_out_of_reach(ours, holders, self._basis.draft)),
             would_fit=_fewer_pods(ours, trial),
             with_gpus=_fewer_gpus(ours, trial),
             is_bound=free != ours and trial.starts(free),
@@ -170,6 +175,33 @@ def _in_the_way(running: Sequence[Running], domain: str, trial: Trial) -> tuple[
         rest = [other for other in those if other is not one]
         those = rest if trial.starts_without(rest) else those
     return tuple(one.workload.key for one in those)
+
+
+def _out_of_reach(
+    ours: Workload, holders: Sequence[Running], draft: Draft
+) -> Iterator[tuple[str, tuple[str, ...], None]]:
+    """Workloads in the way of one that is within its guarantee, where no rule reaches them, as `shields`: of its own
+    queue and no lower `priority`; of a queue that holds, at the level under the common ancestor, no more than is
+    `guaranteed` to it."""
+    found: dict[str, list[str]] = {"priority": [], "guaranteed": []}
+    for one in holders:
+        mine, other = draft.tree.branches[ours.queue], draft.tree.branches.get(one.workload.queue)
+        asked = draft.tree.amounts(ours.podsets, tuple(it.min_count for it in ours.podsets), one.admission.pool)
+        if not _keep_within(mine.accounts, one.admission.pool, asked):
+            continue
+        if other is mine and one.workload.priority >= ours.priority:
+            found["priority"].append(one.workload.key)
+        elif other and other.path and other not in mine.line and mine not in other.line and _keep_within(
+            mine.below(other)[1].accounts, one.admission.pool, {}
+        ):
+            found["guaranteed"].append(one.workload.key)
+    return ((kind, tuple(sorted(keys)), None) for kind, keys in found.items() if keys)
+
+
+def _keep_within(accounts: Mapping[str, Account], pool: str, more: Mapping[str, int]) -> bool:
+    """Whether a queue has quotas for the pool, and holds with so much more no more than is guaranteed to it."""
+    own = [accounts[name] for name in (pool, "*") if name in accounts]
+    return bool(own) and all(one.keeps_within(one.guaranteed, more) for one in own)
 
 
 def _fewest(enough: int, holds: Holds) -> int:

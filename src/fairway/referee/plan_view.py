@@ -87,6 +87,11 @@ class PlanView:
             self.starts.append(Item(one.workload, verdict.admission, "told", verdict.after))
 
     @cached_property
+    def going(self) -> set[str]:
+        """The keys of what holds room until it is gone, or until some of it is."""
+        return {item.key for item in self.leaves}
+
+    @cached_property
     def stands(self) -> list[Item]:
         return self._standing(self.snapshot.running)
 

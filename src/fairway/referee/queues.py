@@ -213,8 +213,7 @@ def cores(view: PlanView) -> Found:
     fixed = [item for item in view.starts if not item[0].preemptible and item.role in ("new", "told")]
     if not any(item.role == "new" for item in fixed):
         return
-    gone = {item.key for item in view.leaves}
-    fixed += [item for item in view.stands if not item[0].preemptible and item.key not in gone]
+    fixed += [item for item in view.stands if not item[0].preemptible and item.key not in view.going]
     books, laid = Books(view), core_layout(view, fixed)
     books.held += books.sum(laid, laid.of("stands", "told"))
     yield from beyond(books, books.owed, laid, laid.of("new"))
@@ -237,18 +236,21 @@ def beyond(books: Books, most: Columns, laid: Layout, items: Sequence[int]) -> F
 
 
 def budgets(view: PlanView) -> Found:
-    """What running workloads can come to counts as spent, with what they lost, and what was promised."""
+    """What running workloads can come to counts as spent, with what they lost, and what was promised; of what stops,
+    what it used; and what earlier attempts used of all that have not ended."""
     bounded = [queue for queue in view.snapshot.queues.values() if queue.budget is not None]
     if not bounded:
         return
-    gone, now = {item.key for item in view.leaves}, view.snapshot.now
+    now, laid = view.snapshot.now, costs(view, view.laid)
     stands = [*costs(view, view.standing), *costs(view, Layout(view.snapshot, list(lost(view))))]
-    starts = [pair for pair in costs(view, view.laid) if pair[0].role in ("told", "new", "more")]
+    uses = [(item.workload, cost) for item, cost in (*stands, *(one for one in laid if one[0].role == "leaving"))]
+    uses += [(one, one.attained) for one in (*view.waiting.values(), *(it.workload for it in view.snapshot.running))]
+    starts = [pair for pair in laid if pair[0].role in ("told", "new", "more")]
     owed = {one.workload.key for one in view.snapshot.running if one.lost or one.is_promised}
     for queue in bounded:
         since, period, most = queue.ledger.budget_since, queue.budget_period, queue.budget or 0
         spent = 0.0 if since is not None and period and now >= since + period else queue.ledger.budget_spent
-        spent += sum(cost for item, cost in stands if item.key not in gone and queue in view.path(item.workload))
+        spent += sum(cost for one, cost in uses if cost and queue in view.path(one))
         for item, cost in starts:
             if cost and queue in view.path(item.workload):
                 if item.key not in owed and spent + cost > most:
@@ -258,19 +260,20 @@ def budgets(view: PlanView) -> Found:
 
 
 def costs(view: PlanView, laid: Layout) -> list[tuple[Item, float]]:
-    """GPU-seconds of each item up to its time limit; without one a day, or, where runtimes were learned, none."""
+    """GPU-seconds of each item up to its time limit; without one a day, or, where runtimes were learned, none. Of what
+    stops, up to now."""
     gpus = laid.counted[laid.form_of, view.snapshot.resources.index(GPU)] / DEVICE
     return [(item, float(held) * _lasts(view, item)) for item, held in zip(laid.items, gpus)]
 
 
 def _lasts(view: PlanView, item: Item) -> float:
+    one = view.running.get(item.key) if item.role in ("stands", "leaving") else None
+    ran = 0.0 if one is None or one.admitted_at is None else view.snapshot.now - one.admitted_at
+    if one and item.key in view.going:
+        return ran
     if (limit := view.time_limit(item.workload)) is not None:
-        return limit
-    if any(queue.ledger.runtimes for queue in view.path(item.workload)):
-        return 0.0
-    one = view.running.get(item.key)
-    since = None if one is None else one.admitted_at
-    return DAY if since is None else max(DAY, view.snapshot.now - since)
+        return max(ran, limit)
+    return 0.0 if any(queue.ledger.runtimes for queue in view.path(item.workload)) else max(ran, DAY)
 
 
 # Shares

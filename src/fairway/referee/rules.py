@@ -62,20 +62,18 @@ def kinds(view: PlanView) -> Found:
     for kind, keys in allowed.items():
         wrong = filterfalse(keys.__contains__, map(attrgetter("workload"), view.by_kind[kind]))
         yield from ((key, kind.__name__) for key in wrong)
-    leaves = {item.key for item in view.leaves}
     for key in sorted(promised):
         told, one = view.verdicts.get(key), view.running[key]
         if isinstance(told, Admit):
-            is_after = leaves.intersection(one.waits_for) <= set(told.after) <= leaves
+            is_after = view.going.intersection(one.waits_for) <= set(told.after) <= view.going
             if not is_after or told.admission != one.admission:
                 yield key, "not what was promised"
 
 
 def afters(view: PlanView) -> Found:
-    going = {item.key for item in view.leaves}
     for item in view.special:
-        if item.role == "new" and not going.issuperset(item.after):
-            yield item.key, ", ".join(sorted(set(item.after) - going))
+        if item.role == "new" and not view.going.issuperset(item.after):
+            yield item.key, ", ".join(sorted(set(item.after) - view.going))
 
 
 def pauses(view: PlanView) -> Found:

@@ -120,9 +120,8 @@ def amounts_of(view: PlanView, kept: Reservation) -> Columns:
 
 def wanted(view: PlanView, kept: Reservation) -> Columns:
     """int64[resource]: what its queue does not use yet of what is reserved."""
-    gone = {item.key for item in view.leaves}
     items = [item for item in (*view.stands, *view.starts) if item.admission.pool == kept.pool
-             and is_member(view, kept, item.workload) and (item.role != "stands" or item.key not in gone)]
+             and is_member(view, kept, item.workload) and (item.role != "stands" or item.key not in view.going)]
     laid = Layout(view.snapshot, items)
     used = laid.amounts[laid.form_of].sum(axis=0) if items else 0
     return np.maximum(amounts_of(view, kept) - used, 0)
@@ -133,9 +132,8 @@ def spare(view: PlanView, pool: str, start: float) -> Columns:
     snapshot, size = view.snapshot, view.snapshot.free.size
     leave = [at for at in range(len(view.laid.items)) if at >= len(view.starts)]
     leaves = view.laid.total([*leave, *(at for at, item in enumerate(view.starts) if is_gone(view, item, start))])
-    gone = {item.key for item in view.leaves}
     may_go = [at for at, item in enumerate(view.stands)
-              if item.key not in gone and (item.workload.preemptible or ends(view, item) <= start)]
+              if item.key not in view.going and (item.workload.preemptible or ends(view, item) <= start)]
     free = (view.free - view.taken + leaves + view.standing.total(may_go))[:size].reshape(snapshot.free.shape)
     rows = [one.name for one in snapshot.pools].index(pool) if pool in {one.name for one in snapshot.pools} else -2
     there = np.maximum(free[:, (snapshot.pool_of == rows) & snapshot.is_usable], 0)

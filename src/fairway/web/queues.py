@@ -21,8 +21,8 @@ from .world import World, lines_above
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """GPU-hours. `reserved`: what runs can come to; `left`: for what starts now. `out`: in how many hours it is spent,
-    if what is held now is held on; `renews`: when it is whole again."""
+    """GPU-hours. `reserved`: what has not ended can come to; `left`: for what starts now. `out`: in how many hours it
+    is spent, if what is held now is held on; `renews`: when it is whole again."""
 
     limit: float
     spent: float
