@@ -154,6 +154,18 @@ async def test_waiting_shortens_a_reason_and_has_the_whole_of_it_below() -> None
     assert f"<summary><b>NoRoom</b>: {WAITS['message']}</summary><div>a, b and c hold it; with 5 GPUs" in page
 
 
+async def test_a_start_that_is_foretold_before_room_is_kept_is_shown_with_that_later_time() -> None:
+    kept, forecast = in_hours(2), {"p50": in_hours(0.5), "p90": in_hours(1)}
+    status = {"reason": "NoRoom", "message": f"needs 8 GPUs; room is kept for it from {kept}, at the latest"}
+    near = status | {"forecast": forecast | {"p90": kept}}
+    early = workload("nlp/job-a", "nlp", 8, status=status | {"forecast": forecast})
+    them = early, workload("nlp/job-b", "nlp", status=near)
+    async with board(node("n1"), queue("nlp"), *them) as shown:
+        pages = [await shown.page(it) for it in ("/now", "/waiting", "/timeline", "/workload/nlp/job-a")]
+    words = f'</time>, else <span title="room is kept for it from then on">about <time datetime="{kept}">'
+    assert [page.count(words) for page in pages] == [1, 1, 1, 1]
+
+
 def pool(name: str, **spec: Any) -> dict[str, Any]:
     spec = {"nodeSelector": {"matchLabels": {"pool": name}}} | spec
     return {"kind": "NodePool", "metadata": {"name": name}, "spec": spec}

@@ -22,7 +22,7 @@ from .ends import End, Ends
 from .floor import Row, rows
 from .now import queue_choices, within
 from .page import Ask, Page, counted, drawn, number, window
-from .workload import Workload
+from .workload import Starts, Workload
 from .workload_page import beneficiary, taken
 from .world import World
 
@@ -60,7 +60,7 @@ class Line:
     word: str = ""
     times: tuple[float | None, float | None] = (None, None)
     ends: End | None = None
-    starts: tuple[str, float | None, float | None] = ("", None, None)
+    starts: Starts = ("", None, None, None)
     served: tuple[str, float, str] | None = None
     took: tuple[tuple[float, str], ...] = ()
     note: str = ""

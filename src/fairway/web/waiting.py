@@ -13,7 +13,7 @@ from .ends import End, Ends
 from .floor import Labels, labels_of_pools, may_use
 from .now import queue_choices, within
 from .page import Ask, Page, drawn, window
-from .workload import Workload
+from .workload import Starts, Workload
 from .world import World
 
 WAITS = ("waiting", "paused", "suspended")
@@ -30,7 +30,7 @@ class Row:
     can: str
     priority: str
     pools: str
-    starts: tuple[str, float | None, float | None]
+    starts: Starts
     ends: End | None
 
 
