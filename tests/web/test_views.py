@@ -271,6 +271,21 @@ async def test_on_the_line_of_a_node_bars_are_as_high_as_their_gpus_and_what_clo
     assert 'class="closed"' in lines["n2"] and "nothing runs; cordoned" in lines["n2"]
 
 
+@pytest.mark.parametrize("ahead, span, now", [(None, "", 500.0), (2, "", 142.9), (20, "", 20.4), (2, "day", 500.0)])
+async def test_the_timeline_first_shows_a_span_that_fits_what_there_is(
+    ahead: float | None, span: str, now: float
+) -> None:
+    began = {"type": "Admitted", "status": "True", "reason": "x", "message": "", "lastTransitionTime": in_hours(-0.2)}
+    runs = workload("nlp/job-a", "nlp", 1, at="n1[0]", status={"conditions": [began]})
+    forecast = {"forecast": {"p50": in_hours(ahead), "p90": None}} if ahead else {}
+    async with board(node("n1"), queue("nlp"), runs, workload("nlp/job-b", "nlp", 8, status=WAITS | forecast)) as shown:
+        page = await shown.page(f"/timeline?span={span}")
+    assert re.findall(r'class="now" d="M([\d.]+) 0V16"/></svg>\n', page) == [str(now)]
+    (left,) = re.findall(r'class="runs" x="([\d.]+)"', page)
+    minute = now / (1440 if span else 30)  # of a day back, or of half an hour
+    assert 11 * minute - 0.1 <= now - float(left) <= 12 * minute + 0.1
+
+
 async def test_each_window_in_sight_of_a_reservation_that_repeats_is_drawn() -> None:
     spec = {"maintenance": True, "nodes": ["n1"], "start": in_hours(-71), "duration": "1h"}
     nights = [{"kind": "Reservation", "metadata": {"name": name}, "spec": spec | more}
