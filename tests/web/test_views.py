@@ -355,6 +355,18 @@ async def test_usage_adds_up_queues_to_their_parents_and_gpu_time_to_what_there_
     assert "ann" in by_user and "yusra" in by_user and f"fairway usage --period {NOW[:7]} --by user" in by_user
 
 
+async def test_usage_says_what_evictions_took_and_calls_a_user_as_other_views_do() -> None:
+    lost = {"user": "oidc:ann", "name": "train", "reason": "Reclaimed", "by": "vision", "taker": "fairway:admin"}
+    rows = [used("fairway:admin", 10, 6), used("oidc:ann", 5, 5)]
+    day = usage_day("nlp", status={"rows": rows, "losses": [lost | {"lost": 2 * HOUR_UNITS}]})
+    async with board(day) as shown:
+        page = await shown.page("/usage?by=user")
+    rows = re.findall("<tr.*?</tr>", page, re.DOTALL)[1:]
+    cells = [dict(re.findall(r'data-name="(lost|took)">([\d.]*)', row)) for row in rows]
+    assert cells == [{"lost": "2.0", "took": "2.0"}, {"lost": "", "took": "2.0"}, {"lost": "2.0", "took": ""}]
+    assert re.findall(r"<span[^>]*>(\w+)</span></td>", page) == ["total", "admin", "ann"]
+
+
 def in_hours(hours: float) -> str:
     return time_text(time.time() + hours * 3600)
 
