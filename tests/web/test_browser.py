@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -317,6 +318,19 @@ async def test_a_dashboard_that_is_gone_leaves_a_banner_and_no_actions() -> None
         await page.wait_for_selector("#banner:has-text('Not live')")
         assert "as of" in await page.locator("#banner").inner_text()
         assert await page.locator("button[data-act=cancel]").is_disabled()
+
+
+async def test_nothing_is_called_good_in_green_while_the_page_is_not_live() -> None:
+    colours = """() => [...main.querySelectorAll("p.good")].map(it => [getComputedStyle(it).color,
+        getComputedStyle(it, "::after").content, getComputedStyle(main.querySelector("small")).color])"""
+    async with browser() as chrome:
+        async with board(node("n1"), lease(time.time() + 3600)) as shown:
+            page = await opened(shown, chrome, "/now")
+            await page.wait_for_selector("p.good:has-text('Fairway decides')")
+            assert {green != quiet and word == "none" for green, word, quiet in await page.evaluate(colours)} == {True}
+        await page.wait_for_selector("#banner:has-text('Not live')")
+        told = await page.evaluate(colours)
+        assert len(told) == 2 and {(one == quiet, word) for one, word, quiet in told} == {(True, '" (not live)"')}
 
 
 async def test_after_a_cut_the_page_equals_a_fresh_load() -> None:
