@@ -406,6 +406,18 @@ async def test_what_has_not_run_yet_names_no_attempt_and_no_use() -> None:
     assert "<dd>none yet</dd>" in waits and "<dd>failed: exit code 3</dd>" in failed and "GPU-hours used" not in failed
 
 
+async def test_a_list_says_once_that_a_workload_failed_or_finished() -> None:
+    ended = {"type": "Finished", "status": "True", "reason": "x", "message": "", "lastTransitionTime": in_hours(-0.5)}
+    said = {"Failed": "failed: exit code 3", "Succeeded": "finished"}
+    each = [{"phase": phase, "message": text, "conditions": [ended]} for phase, text in said.items()]
+    them = [workload(f"nlp/job-{at}", "nlp", 1, status=status) for at, status in enumerate(each)]
+    async with board(queue("nlp"), *them) as shown:
+        pages = [await shown.page(view) for view in ("/find", "/operations")]
+    for page in pages:
+        rows = [re.sub("<.*?>", " ", row) for row in re.findall("<tr data-key.*?</tr>", page, re.DOTALL)]
+        assert [len(re.findall("failed|finished", row)) for row in rows] == [1, 1] and "exit code 3" in page
+
+
 async def test_an_elastic_workload_that_runs_says_why_it_does_not_grow() -> None:
     short = {"reason": "NoRoom", "message": "waits to grow: needs 1 GPU; 1 is missing"}
     it = workload("nlp/job-train", "nlp", 1, at="n1[0]", status=short)

@@ -120,6 +120,11 @@ class Workload:
     def held(self) -> float:
         return sum(share.gpus for share in self.shares)
 
+    @property
+    def ending(self) -> str:
+        """How it ended, to stand beside the word for its state, which its message begins with."""
+        return self.message.removeprefix(self.state).removeprefix(": ")
+
     def line(self, command: str) -> str:
         """The command for it, which names it beyond doubt."""
         return f"kubectl fairway {command} -n {self.namespace} workload/{self.key.partition('/')[2]}"
