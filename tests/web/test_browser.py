@@ -424,8 +424,8 @@ DROP = """([where, ...texts]) => {
 }"""
 
 
-def manifest(name: str) -> str:
-    meta = {"name": name, "labels": {"fairway.dev/queue": "nlp"}}
+def manifest(name: str, queue: str = "nlp") -> str:
+    meta = {"name": name, "labels": {"fairway.dev/queue": queue}}
     return json.dumps(JOB | {"apiVersion": "batch/v1", "metadata": meta})
 
 
@@ -433,8 +433,10 @@ async def test_manifests_dropped_anywhere_on_the_view_are_tried_each_time() -> N
     async with board(*THINGS, desk=desk()) as shown, browser() as chrome:
         page = await opened(shown, chrome, "/submit")
         await page.wait_for_selector("#tried")
-        await page.evaluate(DROP, ["#tried", manifest("one"), manifest("two")])
+        await page.evaluate(DROP, ["#tried", manifest("one", "vision"), manifest("two", "vision")])
         await page.wait_for_selector("#tried:has-text('job/one'):has-text('job/two')")
+        fields = await page.locator(".submit").locator("input, select").evaluate_all("them => them.map(it => it.value)")
+        assert [it for it in fields if it] == ["vision", "default"]  # as they say; no GPUs that were not asked for
         await page.evaluate(DROP, ["header", manifest("three")])
         await page.wait_for_selector("#tried:has-text('job/three')")
         assert "job/one" not in await page.locator("#tried").inner_text()

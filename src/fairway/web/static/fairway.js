@@ -523,6 +523,7 @@ async function attempt(form, isTrial) {
     if (answer.status === 503) throw new Error(told.message);
     Object.assign(words, {textContent: told.message || "", className: told.message ? "bad" : ""});
     if (answer.ok) fields.manifest.value = told.manifest;
+    for (const name in told.form) fields[name].value = told.form[name];
     ONE("tried").replaceChildren(parsed(told.html || ""));
     make.disabled = !(answer.ok && isTrial && told.is_fit);
     if (!make.disabled) make.focus();
@@ -530,10 +531,11 @@ async function attempt(form, isTrial) {
   tryIt.disabled = false;
 }
 
+const clear = form => form.querySelectorAll("input").forEach(it => { it.value = ""; });  // a manifest says these itself
 main.addEventListener("input", event => {
   const form = event.target.closest("[data-submit]");
   if (form) form.querySelector("[data-make]").disabled = true;
-  if (form && event.target.name === "manifest") form.elements.command.value = "";
+  if (form && event.target.name === "manifest") clear(form);
 });
 const desk = () => main.querySelector("[data-submit]");
 document.addEventListener("dragover", event => { if (desk()) event.preventDefault(); });
@@ -541,7 +543,7 @@ document.addEventListener("drop", async event => {
   const form = desk(), files = [...event.dataTransfer.files];
   if (!form || !files.length) return;
   event.preventDefault();
-  form.elements.command.value = "";
+  clear(form);
   form.elements.manifest.value = (await Promise.all(files.map(it => it.text()))).join("\n---\n");
   attempt(form, true);
 });
