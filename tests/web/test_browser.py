@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -180,12 +181,62 @@ async def test_a_workload_is_cancelled_by_keyboard_alone_after_saying_what_is_lo
         await page.wait_for_selector("h1:has-text('train')")
         await reach(page, "cancel")
         await page.keyboard.press("Enter")
+        await page.wait_for_selector("dialog[open]")
         said = await page.locator("dialog").inner_text()
         assert "Cancel train?" in said and "its place on 3 GPUs" in said and "kubectl -n nlp delete job/train" in said
         await reach(page, "delete it")
         await page.keyboard.press("Enter")
         await page.wait_for_selector("dialog:not([open])", state="attached")
         assert "DELETE" in [it.method for it in shown.asked if it.path.endswith("/jobs/train")]
+
+
+@pytest.mark.parametrize("width, least", [(1280, 24), (375, 44)])
+async def test_a_workload_is_cancelled_from_the_view_of_all_gpus_which_stays_as_it_is(width: int, least: int) -> None:
+    async with board(*THINGS, *(node(f"m{at:02}") for at in range(20)), JOB) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/now?sort=free", width=width)
+        button = page.locator("article[data-key=n1] [aria-label='cancel train']")
+        box = await button.bounding_box()
+        assert min(box["width"], box["height"]) >= least
+        await button.hover()
+        where = await page.evaluate("scrollY")
+        await button.click()
+        await page.wait_for_selector("dialog[open]:has-text('its place on 3 GPUs')")
+        await page.locator("dialog [value=yes]").click()
+        await page.wait_for_selector("dialog:not([open])", state="attached")
+        assert "DELETE" in [it.method for it in shown.asked if it.path.endswith("/jobs/train")]
+        assert page.url == f"{shown.address}/now?sort=free" and await page.evaluate("scrollY") == where > 0
+
+
+async def test_of_a_mixed_choice_each_action_is_offered_for_those_that_it_can_be_done_to() -> None:
+    off = workload("vision/job-off", "vision", 1, status={"phase": "Suspended", "reason": "Suspended"})
+    job = JOB | {"metadata": {"name": "off", "namespace": "vision"}}
+    async with board(*THINGS, off, job) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/waiting")
+        for name in ("wait-1", "wait-2", "off"):
+            await page.locator(f"input[value='vision/job-{name}']").check()
+        names = [await it.inner_text() for it in await page.locator("#many button:enabled").all()]
+        assert names == ["suspend 2", "resume 1", "move to a queue 3", "cancel 3"]
+        await page.locator("[data-many=resume]").click()
+        await page.wait_for_selector("dialog[open]:has-text('Resume off?')")
+        await page.locator("dialog [value=yes]").click()
+        await page.wait_for_selector("#many:has-text('2 chosen')")
+        assert (await shown.client.get(Ref(kinds.JOBS, "off", "vision")))["metadata"]["annotations"]
+        names = [await it.inner_text() for it in await page.locator("#many button:enabled").all()]
+        assert names == ["suspend 2", "move to a queue 2", "cancel 2"] and page.faults == []
+
+
+@pytest.mark.parametrize("action, words, line", [
+    ("priority", "may be preempted for what has a higher one", "annotate --overwrite job/wait-1 fairway.dev/priority-"),
+    ("queue", "gives up its position in queue vision", "label --overwrite job/wait-1 fairway.dev/queue=nlp"),
+])  # fmt: skip
+async def test_the_dialog_of_a_change_says_what_follows_from_it(action: str, words: str, line: str) -> None:
+    urgent = {"kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 1000}
+    async with board(*THINGS, urgent) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/workload/vision/job-wait-1")
+        await page.locator(f"[data-act={action}]").click()
+        await page.wait_for_selector("dialog[open]")
+        said = await page.locator("dialog").inner_text()
+    assert words in said and "No work" in said and line in said and "kubectl" in said
 
 
 async def test_several_workloads_are_suspended_at_once_by_keyboard() -> None:
@@ -199,6 +250,7 @@ async def test_several_workloads_are_suspended_at_once_by_keyboard() -> None:
         assert await page.locator("[data-many=resume]").is_disabled()
         await page.locator("[data-many=suspend]").focus()
         await page.keyboard.press("Enter")
+        await page.wait_for_selector("dialog[open]")
         said = await page.locator("dialog").inner_text()
         assert "kubectl fairway suspend -n vision workload/job-wait-1 workload/job-wait-3" in said
         assert "Suspend 2 workloads?" in said and "wait-1, wait-3." in said
@@ -217,6 +269,8 @@ async def test_the_kubectl_lines_for_several_namespaces_all_name_the_chosen_queu
         for key in ("nlp/job-late", "vision/job-wait-1"):
             await page.locator(f"input[value='{key}']").check()
         await page.locator("[data-many=queue]").click()
+        await page.wait_for_selector("dialog[open]")
+        assert "Each gives up its position in its queue" in await page.locator("dialog").inner_text()
         line = await page.locator("dialog [data-line]").inner_text()
         queue = await page.locator("dialog select").input_value()
     assert {f"modify --queue {queue} -n {space} workload/" in line for space in ("nlp", "vision")} == {True}
@@ -264,6 +318,19 @@ async def test_a_dashboard_that_is_gone_leaves_a_banner_and_no_actions() -> None
         await page.wait_for_selector("#banner:has-text('Not live')")
         assert "as of" in await page.locator("#banner").inner_text()
         assert await page.locator("button[data-act=cancel]").is_disabled()
+
+
+async def test_nothing_is_called_good_in_green_while_the_page_is_not_live() -> None:
+    colours = """() => [...main.querySelectorAll("p.good")].map(it => [getComputedStyle(it).color,
+        getComputedStyle(it, "::after").content, getComputedStyle(main.querySelector("small")).color])"""
+    async with browser() as chrome:
+        async with board(node("n1"), lease(time.time() + 3600)) as shown:
+            page = await opened(shown, chrome, "/now")
+            await page.wait_for_selector("p.good:has-text('Fairway decides')")
+            assert {green != quiet and word == "none" for green, word, quiet in await page.evaluate(colours)} == {True}
+        await page.wait_for_selector("#banner:has-text('Not live')")
+        told = await page.evaluate(colours)
+        assert len(told) == 2 and {(one == quiet, word) for one, word, quiet in told} == {(True, '" (not live)"')}
 
 
 async def test_after_a_cut_the_page_equals_a_fresh_load() -> None:
@@ -357,8 +424,8 @@ DROP = """([where, ...texts]) => {
 }"""
 
 
-def manifest(name: str) -> str:
-    meta = {"name": name, "labels": {"fairway.dev/queue": "nlp"}}
+def manifest(name: str, queue: str = "nlp") -> str:
+    meta = {"name": name, "labels": {"fairway.dev/queue": queue}}
     return json.dumps(JOB | {"apiVersion": "batch/v1", "metadata": meta})
 
 
@@ -366,8 +433,10 @@ async def test_manifests_dropped_anywhere_on_the_view_are_tried_each_time() -> N
     async with board(*THINGS, desk=desk()) as shown, browser() as chrome:
         page = await opened(shown, chrome, "/submit")
         await page.wait_for_selector("#tried")
-        await page.evaluate(DROP, ["#tried", manifest("one"), manifest("two")])
+        await page.evaluate(DROP, ["#tried", manifest("one", "vision"), manifest("two", "vision")])
         await page.wait_for_selector("#tried:has-text('job/one'):has-text('job/two')")
+        fields = await page.locator(".submit").locator("input, select").evaluate_all("them => them.map(it => it.value)")
+        assert [it for it in fields if it] == ["vision", "default"]  # as they say; no GPUs that were not asked for
         await page.evaluate(DROP, ["header", manifest("three")])
         await page.wait_for_selector("#tried:has-text('job/three')")
         assert "job/one" not in await page.locator("#tried").inner_text()

@@ -35,8 +35,9 @@ async def test_without_a_good_token_nothing_is_told(token: str) -> None:
         for path in ("/stream?at=/now", "/detail?workload=nlp/a", "/log?workload=nlp/a"):
             async with shown.session.get(shown.address + path, headers=headers) as answer:
                 assert answer.status == 401 and "n1" not in await answer.text()
-        async with shown.session.post(shown.address + "/act", json={}, headers=headers) as answer:
-            assert answer.status == 401
+        for path in ("/act", "/say"):
+            async with shown.session.post(shown.address + path, json={}, headers=headers) as answer:
+                assert answer.status == 401
 
 
 async def test_the_shell_holds_no_data_and_runs_only_our_scripts() -> None:
@@ -172,6 +173,17 @@ async def test_an_action_needs_the_viewers_own_right() -> None:
         _, said = await shown.act("cancel", "nlp/job-a", token="eve")
         assert "no such workload" in said["done"][0]["error"]
         assert len(await shown.client.list(Selection(kinds.JOBS, "nlp"))) == 1
+
+
+async def test_what_an_action_would_do_is_said_of_what_the_viewer_sees_alone() -> None:
+    them = [workload(f"{space}/job-{space}runs", space, 1, at="n1[0]") for space in ("nlp", "vision")]
+    users = {"users": ("nlp",), "allows": lambda user, resource, space: space == user}
+    async with board(node("n1"), queue("nlp"), queue("vision"), *them, **users) as shown:
+        asked = {"action": "cancel", "workloads": [f"{space}/job-{space}runs" for space in ("nlp", "vision")]}
+        headers = {"authorization": "Bearer nlp"}
+        async with shown.session.post(f"{shown.address}/say", json=asked, headers=headers) as answer:
+            said = await answer.text()
+    assert "Cancel nlpruns?" in said and "kubectl -n nlp delete job/nlpruns" in said and "vision" not in said
 
 
 async def test_a_page_that_does_not_exist_is_a_404() -> None:

@@ -154,6 +154,18 @@ async def test_waiting_shortens_a_reason_and_has_the_whole_of_it_below() -> None
     assert f"<summary><b>NoRoom</b>: {WAITS['message']}</summary><div>a, b and c hold it; with 5 GPUs" in page
 
 
+async def test_a_start_that_is_foretold_before_room_is_kept_is_shown_with_that_later_time() -> None:
+    kept, forecast = in_hours(2), {"p50": in_hours(0.5), "p90": in_hours(1)}
+    status = {"reason": "NoRoom", "message": f"needs 8 GPUs; room is kept for it from {kept}, at the latest"}
+    near = status | {"forecast": forecast | {"p90": kept}}
+    early = workload("nlp/job-a", "nlp", 8, status=status | {"forecast": forecast})
+    them = early, workload("nlp/job-b", "nlp", status=near)
+    async with board(node("n1"), queue("nlp"), *them) as shown:
+        pages = [await shown.page(it) for it in ("/now", "/waiting", "/timeline", "/workload/nlp/job-a")]
+    words = f'</time>, else <span title="room is kept for it from then on">about <time datetime="{kept}">'
+    assert [page.count(words) for page in pages] == [1, 1, 1, 1]
+
+
 def pool(name: str, **spec: Any) -> dict[str, Any]:
     spec = {"nodeSelector": {"matchLabels": {"pool": name}}} | spec
     return {"kind": "NodePool", "metadata": {"name": name}, "spec": spec}
@@ -259,6 +271,21 @@ async def test_on_the_line_of_a_node_bars_are_as_high_as_their_gpus_and_what_clo
     assert 'class="closed"' in lines["n2"] and "nothing runs; cordoned" in lines["n2"]
 
 
+@pytest.mark.parametrize("ahead, span, now", [(None, "", 500.0), (2, "", 142.9), (20, "", 20.4), (2, "day", 500.0)])
+async def test_the_timeline_first_shows_a_span_that_fits_what_there_is(
+    ahead: float | None, span: str, now: float
+) -> None:
+    began = {"type": "Admitted", "status": "True", "reason": "x", "message": "", "lastTransitionTime": in_hours(-0.2)}
+    runs = workload("nlp/job-a", "nlp", 1, at="n1[0]", status={"conditions": [began]})
+    forecast = {"forecast": {"p50": in_hours(ahead), "p90": None}} if ahead else {}
+    async with board(node("n1"), queue("nlp"), runs, workload("nlp/job-b", "nlp", 8, status=WAITS | forecast)) as shown:
+        page = await shown.page(f"/timeline?span={span}")
+    assert re.findall(r'class="now" d="M([\d.]+) 0V16"/></svg>\n', page) == [str(now)]
+    (left,) = re.findall(r'class="runs" x="([\d.]+)"', page)
+    minute = now / (1440 if span else 30)  # of a day back, or of half an hour
+    assert 11 * minute - 0.1 <= now - float(left) <= 12 * minute + 0.1
+
+
 async def test_each_window_in_sight_of_a_reservation_that_repeats_is_drawn() -> None:
     spec = {"maintenance": True, "nodes": ["n1"], "start": in_hours(-71), "duration": "1h"}
     nights = [{"kind": "Reservation", "metadata": {"name": name}, "spec": spec | more}
@@ -328,6 +355,18 @@ async def test_usage_adds_up_queues_to_their_parents_and_gpu_time_to_what_there_
     assert "ann" in by_user and "yusra" in by_user and f"fairway usage --period {NOW[:7]} --by user" in by_user
 
 
+async def test_usage_says_what_evictions_took_and_calls_a_user_as_other_views_do() -> None:
+    lost = {"user": "oidc:ann", "name": "train", "reason": "Reclaimed", "by": "vision", "taker": "fairway:admin"}
+    rows = [used("fairway:admin", 10, 6), used("oidc:ann", 5, 5)]
+    day = usage_day("nlp", status={"rows": rows, "losses": [lost | {"lost": 2 * HOUR_UNITS}]})
+    async with board(day) as shown:
+        page = await shown.page("/usage?by=user")
+    rows = re.findall("<tr.*?</tr>", page, re.DOTALL)[1:]
+    cells = [dict(re.findall(r'data-name="(lost|took)">([\d.]*)', row)) for row in rows]
+    assert cells == [{"lost": "2.0", "took": "2.0"}, {"lost": "", "took": "2.0"}, {"lost": "2.0", "took": ""}]
+    assert re.findall(r"<span[^>]*>(\w+)</span></td>", page) == ["total", "admin", "ann"]
+
+
 def in_hours(hours: float) -> str:
     return time_text(time.time() + hours * 3600)
 
@@ -365,6 +404,18 @@ async def test_what_has_not_run_yet_names_no_attempt_and_no_use() -> None:
     async with board(node("n1"), queue("nlp"), *them) as shown:
         waits, failed = [await shown.page(f"/workload/nlp/job-{it}") for it in "ab"]
     assert "<dd>none yet</dd>" in waits and "<dd>failed: exit code 3</dd>" in failed and "GPU-hours used" not in failed
+
+
+async def test_a_list_says_once_that_a_workload_failed_or_finished() -> None:
+    ended = {"type": "Finished", "status": "True", "reason": "x", "message": "", "lastTransitionTime": in_hours(-0.5)}
+    said = {"Failed": "failed: exit code 3", "Succeeded": "finished"}
+    each = [{"phase": phase, "message": text, "conditions": [ended]} for phase, text in said.items()]
+    them = [workload(f"nlp/job-{at}", "nlp", 1, status=status) for at, status in enumerate(each)]
+    async with board(queue("nlp"), *them) as shown:
+        pages = [await shown.page(view) for view in ("/find", "/operations")]
+    for page in pages:
+        rows = [re.sub("<.*?>", " ", row) for row in re.findall("<tr data-key.*?</tr>", page, re.DOTALL)]
+        assert [len(re.findall("failed|finished", row)) for row in rows] == [1, 1] and "exit code 3" in page
 
 
 async def test_an_elastic_workload_that_runs_says_why_it_does_not_grow() -> None:

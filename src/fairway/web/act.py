@@ -4,23 +4,28 @@ Each changes the object that the user made, as the command line does, and is sen
 has no right that its viewer lacks. What would be lost is said before.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import WORKLOADS, Kind, Ref, ref
 
 from .access import Sight
-from .workload import OVER, Workload
+from .page import fragment
+from .workload import HOLDS, OVER, Workload
 from .world import World
 
 ACTIONS = {
-    "suspend": "Stop it, and keep it from starting until it is resumed",
-    "resume": "Let it queue again, at its old place; what is paused goes on where it is",
-    "cancel": "Delete it: what runs gets its signal and its grace period",
-    "priority": "Give it another priority",
-    "queue": "Move it to another queue",
-}
+    "suspend": "It stops, and does not start again until it is resumed, at its old place",
+    "resume": "It queues again, at its old place; what is paused goes on where it is",
+    "cancel": "It is deleted: what runs gets its signal and its grace period",
+    "priority": "No work of its own is lost. By that priority it takes its position in {queue}, may preempt what has "
+                "a lower one there, and may be preempted for what has a higher one",
+    "queue": "No work is lost. It gives up its position in {queue}, and takes one in the other, by its order",
+}  # fmt: skip
+"""What each does to a workload of a queue."""
 
 
 def offered(it: Workload) -> list[str]:
@@ -52,6 +57,43 @@ def line(it: Workload, action: str, value: str) -> str:
     note = f"priority-class={value}" if action == "priority" else f"active={active}"
     note += " fairway.dev/paused-" if it.state == "paused" and action == "resume" else ""
     return f"kubectl -n {space} annotate --overwrite {what} fairway.dev/{note}"
+
+
+def lines(them: Sequence[Workload], action: str) -> str:
+    """The same for several: a line for each namespace."""
+    if len(them) == 1:
+        return line(them[0], action, "VALUE")
+    verb, spaces = "modify --queue VALUE" if action == "queue" else action, groupby(them, attrgetter("namespace"))
+    names = {space: " ".join(f"workload/{it.key.partition('/')[2]}" for it in own) for space, own in spaces}
+    return "\n".join(f"kubectl fairway {verb} -n {space} {own}" for space, own in names.items())
+
+
+def dialog(world: World, sight: Sight, asked: Mapping[str, Any]) -> str:
+    """What an action would do to those of the named workloads that it can be done to now, what is lost, its choices and
+    its kubectl line, as HTML."""
+    action, keys = str(asked.get("action")), map(str, asked.get("workloads") or ())
+    known = (world.workloads[key] for key in keys if key in world.workloads)
+    them = sorted((it for it in known if sight.sees(it.namespace) and action in offered(it)), key=attrgetter("key"))
+    queues = {it.queue for it in them}
+    choices = {
+        "queue": [name for name in leaves(world) if {name} != queues],
+        "priority": [name for name in sorted(world.priorities) if not name.startswith("system-")],
+    }
+    says = ACTIONS.get(action, "").format(queue=f"queue {min(queues)}" if len(queues) == 1 else "its queue")
+    facts = {"action": action, "them": them, "says": says, "choices": choices.get(action), "line": lines(them, action)}
+    stopped = [it for it in them if it.state in HOLDS[:-1]] if action in ("suspend", "cancel") else []
+    return fragment("dialog", facts | _losses(stopped, world.client.clock.now()) | {
+        "is_idle": all(it.state in ("waiting", "suspended") for it in them),
+        "is_over": all(it.state in OVER for it in them),
+    })  # fmt: skip
+
+
+def _losses(them: Sequence[Workload], now: float) -> dict[str, Any]:
+    """GPUs and GPU-hours of work that stopping these now would lose, and since when."""
+    since = [max(it.since or now, it.saved or 0.0) for it in them]
+    hours = sum(it.held * max(0.0, now - at) / 3600 for it, at in zip(them, since))
+    return {"held": sum(it.held for it in them), "lost": hours, "since": min(since, default=now), "stopped": them,
+            "is_saved": all(it.saved for it in them)}  # fmt: skip
 
 
 async def act(world: World, sight: Sight, client: Client, asked: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -130,7 +130,7 @@ def _changes(world: World, ask: Ask, them: Iterable[Workload]) -> Iterator[Chang
             whom = beneficiary(world, one, ask.sight)
             yield Change(f"{name} e{at} {one.time}", one.time, "evicted", it, is_seen, whom, one)
         if it.ended is not None:
-            yield Change(f"{name} end", it.ended, it.state, it, is_seen, it.message if is_seen else "")
+            yield Change(f"{name} end", it.ended, it.state, it, is_seen, it.ending if is_seen else "")
         elif it.began is not None and it.shares:
             nodes = ", ".join(dict.fromkeys(share.node for share in it.shares)) if ask.sight.sees_nodes else ""
             yield Change(f"{name} start", it.began, "started", it, is_seen, f"on {nodes}" if nodes else "")

@@ -5,6 +5,7 @@
     /stream?at=VIEW  one stream per tab: the view, then each change, as numbered server-sent events
     /log, /detail    of one workload: what a rank writes; events, YAML and attempts
     /helps           what would let one that waits start sooner
+    /say             what an action on workloads would do: what is lost, its choices, its kubectl line
     /act             an action on workloads, with the viewer's own rights
     /submit          tries what a viewer would submit, or makes it, with those rights
     /proof?of=WORDS  whether this is the dashboard that a tab knew before a cut; see access
@@ -26,7 +27,7 @@ from fairway.kube.client import ApiError
 
 from . import log, now, operations, queues, submit, timeline, usage, waiting, workload_page
 from .access import Access, Refused, Viewer
-from .act import act
+from .act import act, dialog
 from .page import Ask, fragment
 from .topic import PACKED, Message, Topics
 from .world import World
@@ -65,9 +66,9 @@ class Dashboard:
             web.get("/", _redirect), web.get("/static/{name}", _static), web.get("/healthz", _health),
             web.get("/stream", self._known(self._stream)), web.get("/detail", self._known(self._detail)),
             web.get("/log", self._known(self._log)), web.get("/helps", self._known(self._helps)),
-            web.post("/act", self._known(self._act)), web.post("/submit", self._known(self._submit)),
-            web.get("/proof", self._proof),
-            web.get("/{path:.+}", self._shell),
+            web.post("/say", self._known(self._say)), web.post("/act", self._known(self._act)),
+            web.post("/submit", self._known(self._submit)),
+            web.get("/proof", self._proof), web.get("/{path:.+}", self._shell),
         ])  # fmt: skip
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=STOP_SECONDS, handler_cancellation=True)
         await runner.setup()
@@ -185,6 +186,11 @@ class Dashboard:
             return _said(404, "this page cannot submit; `fairway submit` can")
         asked = msgspec.json.decode(await request.read(), type=dict[str, Any])
         return web.json_response(await submit.submit(self._world, self._desk, viewer, asked), headers=HEADERS)
+
+    async def _say(self, request: web.Request, viewer: Viewer) -> web.Response:
+        asked = msgspec.json.decode(await request.read(), type=dict[str, Any])
+        text = dialog(self._world, viewer.sight, asked)
+        return web.Response(text=text, content_type="text/html", headers=HEADERS)
 
     async def _act(self, request: web.Request, viewer: Viewer) -> web.Response:
         asked = msgspec.json.decode(await request.read(), type=dict[str, Any])

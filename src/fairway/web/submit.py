@@ -6,7 +6,7 @@ starts, which workloads it evicts, else why it waits and until when. The answer 
 alone.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,7 +50,8 @@ def page(world: World, ask: Ask) -> Page:
 
 
 async def submit(world: World, desk: Desk, viewer: Viewer, asked: Mapping[str, Any]) -> Thing:
-    """Tries what is asked for, or makes it: the manifest, and what is to be told of it as HTML; raises Unfit."""
+    """Tries what is asked for, or makes it: the manifest, what is to be told of it as HTML, and the choices of the form
+    that it makes; raises Unfit."""
     space, queue = str(asked.get("namespace") or "default"), str(asked.get("queue") or "")
     if command := str(asked.get("command") or "").strip():
         form = {name: str(value) for name, value in asked.items() if value} | {"command": command}
@@ -65,7 +66,16 @@ async def submit(world: World, desk: Desk, viewer: Viewer, asked: Mapping[str, A
             told.append({"name": _called(thing), "error": error.message or str(error)})
     manifest = yaml.safe_dump_all(things, sort_keys=False, allow_unicode=True)
     html = fragment("tried", {"told": told, "is_trial": bool(asked.get("try"))})
-    return {"manifest": manifest, "html": html, "is_fit": not any("error" in it for it in told)}
+    is_fit, form = not any("error" in it for it in told), {} if command else _said(things)
+    return {"manifest": manifest, "html": html, "is_fit": is_fit, "form": form}
+
+
+def _said(things: Sequence[Thing]) -> dict[str, str]:
+    """What manifests say of the form's choices; "" where they differ."""
+    metas = [it["metadata"] for it in things]
+    queues = {(it.get("labels") or {}).get(QUEUE) or "" for it in metas}
+    said = {"namespace": {it["namespace"] for it in metas}, "queue": queues}
+    return {name: min(them) if len(them) == 1 else "" for name, them in said.items()}
 
 
 def _things(manifest: str, space: str, queue: str) -> Iterator[Thing]:

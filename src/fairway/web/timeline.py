@@ -1,4 +1,4 @@
-"""The view Timeline: a day back and the forecast ahead, a line for each node, queue or workload.
+"""The view Timeline: what was, a day back at most, and the forecast ahead; a line for each node, queue or workload.
 
 What is known is drawn: each attempt of a workload and how it ended, evictions on the line of the victim and on that of
 the workload that took the room, until when what runs should run, when what waits should start, and from when on room is
@@ -22,16 +22,16 @@ from .ends import End, Ends
 from .floor import Row, rows
 from .now import queue_choices, within
 from .page import Ask, Page, counted, drawn, number, window
-from .workload import Workload
+from .workload import Starts, Workload
 from .workload_page import beneficiary, taken
 from .world import World
 
 HOUR, DAY, NEVER = 3600.0, 86_400.0, 1e12
-SPANS = {"": (DAY, DAY), "6h": (6 * HOUR, 6 * HOUR), "week": (6 * DAY, DAY)}
-"""By the word in the query: seconds back and seconds ahead."""
+SPANS = {"day": (DAY, DAY), "6h": (6 * HOUR, 6 * HOUR), "week": (6 * DAY, DAY)}
+"""By the word in the query: seconds back and seconds ahead. Without one a span is chosen that fits what there is."""
 WIDTH = 1000.0
 MOST_TAKEN, MOST_NAMED = 3, 4
-STEPS = (HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY)
+STEPS = (60.0, 120.0, 300.0, 600.0, 1800.0, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Line:
     word: str = ""
     times: tuple[float | None, float | None] = (None, None)
     ends: End | None = None
-    starts: tuple[str, float | None, float | None] = ("", None, None)
+    starts: Starts = ("", None, None, None)
     served: tuple[str, float, str] | None = None
     took: tuple[tuple[float, str], ...] = ()
     note: str = ""
@@ -103,19 +103,21 @@ class Scene:
     taken: Mapping[str, Sequence[tuple[float, str]]]
     by: str
     nodes: Mapping[str, Row]
-    reserved: Reserved
+    reserved: Reserved = ()
 
 
 def page(world: World, ask: Ask) -> Page:
-    back, ahead = SPANS.get(ask.get("span"), SPANS[""])
+    back, ahead = SPANS.get(ask.get("span"), SPANS["day"])
     now = floor(ask.now / 60) * 60.0  # a line moves once a minute
     axis, by = Axis(now - back, now + ahead), ask.get("by") or "workload"
-    reserved = _reserved(world.reservations, axis)
     nodes = {it.name: it for it in rows(world)} if by == "node" and ask.sight.sees_nodes else {}
     ends, is_chosen = Ends(world, now), within(world, ask.get("queue"))
-    scene = Scene(world, replace(ask, now=now), axis, ends, taken(world, ask.sight), by, nodes, reserved)
+    scene = Scene(world, replace(ask, now=now), axis, ends, taken(world, ask.sight), by, nodes)
     on: defaultdict[str, list[Workload]] = defaultdict(list)
-    them = (it for it in world.workloads.values() if is_chosen(it.queue) and _is_in_sight(it, scene))
+    them = [it for it in world.workloads.values() if is_chosen(it.queue) and _is_in_sight(it, scene)]
+    axis = axis if ask.get("span") in SPANS else _fitting(them, scene)
+    reserved = _reserved(world.reservations, axis)
+    scene = replace(scene, axis=axis, reserved=reserved)
     for it in sorted(them, key=_order):
         for key in _keys(it, scene):
             on[key].append(it)
@@ -171,6 +173,21 @@ def _is_in_sight(it: Workload, scene: Scene) -> bool:
     moments = [it.ended or 0.0, *(one.time for one in it.evictions), *(at for at, _ in scene.taken.get(it.key, ()))]
     starts = it.state == "waiting" and any(at and at <= end for at in (it.kept, it.forecast[0]))
     return bool(it.shares) or starts or max(moments) >= start
+
+
+def _fitting(them: Iterable[Workload], scene: Scene) -> Axis:
+    """Back as far as anything began, within the scene's axis, and ahead as far as back, or as starts are foretold and
+    reservations last. In some lengths alone, so that it seldom moves."""
+    now, day, moments = scene.ask.now, scene.axis, list[float]()
+    for it in them:
+        evicted = (at for one in it.evictions if one.time >= day.start for at in (one.began, one.time))
+        served = (at for at, _ in scene.taken.get(it.key, ()) if at >= day.start)
+        moments += filter(None, (it.began, it.ended, *it.starts(now)[1:], *evicted, *served))
+    for one, _ in _reserved(scene.world.reservations, day):
+        moments += (at for start in _windows(one, day) for at in (start, start + one.duration))
+    back, ahead = now - min(moments, default=now), max(moments, default=now) - now
+    back, ahead = (next((it for it in STEPS[3:] if it >= span), DAY) for span in (back, max(back, ahead)))
+    return Axis(now - back, now + ahead)
 
 
 def _keys(it: Workload, scene: Scene) -> Iterable[str]:

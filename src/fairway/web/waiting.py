@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .act import leaves, offered
+from .act import offered
 from .ends import End, Ends
 from .floor import Labels, labels_of_pools, may_use
 from .now import queue_choices, within
 from .page import Ask, Page, drawn, window
-from .workload import Workload
+from .workload import Starts, Workload
 from .world import World
 
 WAITS = ("waiting", "paused", "suspended")
@@ -30,7 +30,7 @@ class Row:
     can: str
     priority: str
     pools: str
-    starts: tuple[str, float | None, float | None]
+    starts: Starts
     ends: End | None
 
 
@@ -61,7 +61,7 @@ def _listed(world: World, ask: Ask, them: Sequence[Workload], by: str) -> Page:
     counts = Counter(getattr(it, by) for it in them if is_find or (it.state != "suspended" and it.reason))
     part = window(ask, found)
     facts = {
-        "ask": ask, "part": part, "leaves": leaves(world), "by": by, "counts": counts.most_common(),
+        "ask": ask, "part": part, "by": by, "counts": counts.most_common(),
         "queues": queue_choices(world), "waits": [it.asked for it in found if it.state == "waiting"],
     }  # fmt: skip
     rows = {row.key: row for row in _rows(world, ask, part["items"], is_find)}

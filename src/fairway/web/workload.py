@@ -27,6 +27,9 @@ STATES = {
 OVER = ("finished", "failed")
 GONE_SECONDS = 60.0
 """How long after its latest time a forecast is not shown any more: a new one is on its way."""
+Starts = tuple[str, float | None, float | None, float | None]
+"""How it is known when it starts (forecast, rough, kept or nothing), the earlier and the later moment, and from when on
+room is kept for it, where that is a minute later than both."""
 HOLDS = ("running", "retrying", "starting", "stopping")
 
 
@@ -99,14 +102,14 @@ class Workload:
     def namespace(self) -> str:
         return self.key.partition("/")[0]
 
-    def starts(self, now: float) -> tuple[str, float | None, float | None]:
-        """How it is known when it starts (forecast, rough, kept or nothing), and the earlier and the later moment; none
-        where it has gone by, or is not in sight."""
+    def starts(self, now: float) -> Starts:
+        """See Starts. A moment that has gone by, or is not in sight, is none."""
         early, late, is_rough = self.forecast
+        bound = self.kept if self.kept and self.kept >= (late or early or 0.0) + 60.0 else None
         if self.state == "waiting" and (late or early or 0.0) >= now - GONE_SECONDS:
             is_past = early is not None and early < now - GONE_SECONDS
-            return "rough" if is_rough else "forecast", None if is_past else early, late
-        return ("kept", self.kept, None) if self.kept and self.kept > now else ("", None, None)
+            return "rough" if is_rough else "forecast", None if is_past else early, late, bound
+        return ("kept", self.kept, None, None) if self.kept and self.kept > now else ("", None, None, None)
 
     def used(self, now: float) -> float:
         """GPU-seconds, those up to now of what it holds included."""
@@ -116,6 +119,11 @@ class Workload:
     @property
     def held(self) -> float:
         return sum(share.gpus for share in self.shares)
+
+    @property
+    def ending(self) -> str:
+        """How it ended, to stand beside the word for its state, which its message begins with."""
+        return self.message.removeprefix(self.state).removeprefix(": ")
 
     def line(self, command: str) -> str:
         """The command for it, which names it beyond doubt."""

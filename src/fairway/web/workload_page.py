@@ -4,7 +4,6 @@ What the stores do not hold (its events, its YAML, its runs) is asked for with t
 open, by `detail`; what its ranks write comes from `log`.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import yaml
@@ -18,12 +17,12 @@ from fairway.kube.kinds import Selection
 from fairway.kube.runs import Run, kept, runs_in
 
 from .access import Sight
-from .act import ACTIONS, leaves, line, offered
+from .act import offered
 from .ends import Ends
 from .floor import labels_of_pools
 from .page import Ask, Page, drawn, fragment
 from .waiting import pools
-from .workload import HOLDS, OVER, Eviction, Workload
+from .workload import OVER, Eviction, Workload
 from .world import World
 
 MOST_EVENTS, HOUR = 50, 3600.0
@@ -39,7 +38,7 @@ def page(world: World, ask: Ask) -> Page:
         "it": it, "ends": ends.of(it), "limit": ends.limit(it.queue), "priority": world.priority(it),
         "pools": pools(it, labels_of_pools(world) if ask.sight.sees_nodes else {}),
         "evictions": [(one, beneficiary(world, one, ask.sight)) for one in it.evictions],
-        "is_over": it.state in OVER, "lost": _lost(it, ask.now), "actions": list(_offers(world, it)),
+        "is_over": it.state in OVER, "actions": offered(it),
         "starts": it.starts(ask.now), "uses": _uses(world, it), "ran": it.used(ask.now) / HOUR,
         "served": taken(world, ask.sight).get(it.key, ()), "grows": GROWS,
     }  # fmt: skip
@@ -76,26 +75,6 @@ def _uses(world: World, it: Workload) -> tuple[int, list[str]]:
           for at in share.devices] if it.state == "running" else []  # fmt: skip
     idle = [f"GPU {at} of {node}" for node, at, use in on if use == "idle"]
     return sum(use == "busy" for _, _, use in on), idle
-
-
-def _lost(it: Workload, now: float) -> tuple[float, float | None] | None:
-    """GPU-hours of work that stopping it now would lose, and since when; None where nothing runs."""
-    if it.state not in HOLDS[:-1] or it.since is None:
-        return None
-    since = max(it.since, it.saved or 0.0)
-    return it.held * max(0.0, now - since) / HOUR, since
-
-
-def _offers(world: World, it: Workload) -> Iterator[Thing]:
-    """The actions that make sense now, each with its choices and its kubectl line."""
-    choices = {
-        "queue": [name for name in leaves(world) if name != it.queue],
-        "priority": [name for name in sorted(world.priorities) if not name.startswith("system-")],
-    }
-    for action in offered(it):
-        yield {
-            "name": action, "says": ACTIONS[action], "choices": choices.get(action), "line": line(it, action, "VALUE"),
-        }  # fmt: skip
 
 
 async def detail(world: World, sight: Sight, client: Client, key: str) -> str:

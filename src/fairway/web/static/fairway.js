@@ -24,6 +24,8 @@ function ask(path, options = {}) {
   return fetch(path, {...options, headers, cache: "no-store"});
 }
 
+const post = (path, asked) => ask(path, {method: "POST", headers: {"content-type": "application/json"}, body: JSON.stringify(asked)});
+
 // The key of a dashboard stays in the memory of its tabs. After a cut it is shown to what answers here, once that has
 // proved that it has the key, and this port; the token of the new start then comes with the stream.
 async function known() {
@@ -119,7 +121,7 @@ const tell = () => { document.body.classList.remove("stale"); asOf.textContent =
 function warn() {
   const isLate = heard > 0 && Date.now() - heard > LATE;
   const text = trouble ? `${trouble}; if it stays so, fairway dashboard prints a new link` : "nothing was heard from the dashboard, or by it from the API server";
-  document.querySelectorAll("button[data-act], button[data-many]").forEach(it => { it.disabled = isLate || ("many" in it.dataset && !isOffered(it.dataset.many)); });
+  document.querySelectorAll("button[data-act], button[data-many]").forEach(it => { it.disabled = isLate || ("many" in it.dataset && !chosen(it.dataset.many).length); });
   document.body.classList.toggle("stale", isLate || Boolean(trouble && !heard));
   banner.hidden = !(isLate || (trouble && !heard));
   banner.textContent = heard ? `Not live: this page is as of ${clock(new Date(at), true)}; ${text}. Trying again; actions are off.` : `Cannot connect: ${text}. Trying again.`;
@@ -333,10 +335,6 @@ const visit = address => { isFocused = true; go(address); };
 
 function afterWhole() {
   if (isFocused) { isFocused = false; main.focus({preventScroll: true}); scrollTo(0, 0); }
-  const action = new URLSearchParams(location.search).get("do");
-  if (!action) return;
-  history.replaceState(null, "", location.pathname);
-  if (ONE(`say-${action}`)) propose(action);
 }
 
 function markMenu() {
@@ -454,8 +452,8 @@ main.addEventListener("change", event => {
 main.addEventListener("click", event => {
   const button = event.target.closest("button");
   if (button?.matches("[data-earlier]")) { own.tail = Math.min(own.tail * 4, 20_000); readLog(); }
-  if (button?.dataset.act) propose(button.dataset.act);
-  if (button?.dataset.many) proposeMany(button.dataset.many);
+  if (button?.dataset.act) propose(button.dataset.act, [button.dataset.of]);
+  if (button?.dataset.many) propose(button.dataset.many, chosen(button.dataset.many));
   if (button?.dataset.helps) helps(button);
   if (button?.matches("[data-make]")) attempt(button.form, false);
   if (event.target.parentElement?.id === "map") showNode();
@@ -466,44 +464,31 @@ async function helps({dataset, nextElementSibling: words}) {
   words.textContent = (await ask(`/helps?workload=${encodeURIComponent(dataset.helps)}`).then(it => it.json()).catch(error => error)).message;
 }
 
-function propose(action) {
-  const said = ONE(`say-${action}`);
-  dialog.innerHTML = said.innerHTML;
-  for (const it of dialog.querySelectorAll("h2")) it.id = "dialog-title";
-  confirm(action, [said.dataset.workload]);
-}
+const checked = () => [...main.querySelectorAll("input[name=chosen]:checked")];
+const chosen = action => checked().filter(it => it.dataset.can.split(" ").includes(action)).map(it => it.value);
 
-function proposeMany(action) {
-  const keys = chosen(), spaces = Object.groupBy(keys, key => key.split("/")[0]);
-  dialog.innerHTML = `<h2 id="dialog-title"></h2><p></p>${action === "queue" ? ONE("leaves").innerHTML : ""}<p>The same on the command line:</p><pre data-line></pre>`;
-  dialog.querySelector("h2").textContent = `${action === "queue" ? "Move" : action[0].toUpperCase() + action.slice(1)} ${keys.length} workload${keys.length > 1 ? "s" : ""}?`;
-  dialog.querySelector("p").textContent = checked().map(it => it.dataset.called).join(", ") + ({cancel: ". None of them runs: no work is lost, only their places.", suspend: ". None of them runs: no work is lost; each keeps its place."}[action] || "");
-  const verb = action === "queue" ? "modify --queue VALUE" : action;
-  dialog.querySelector("pre").dataset.line = Object.entries(spaces).map(([space, them]) => `kubectl fairway ${verb} -n ${space} ${them.map(key => `workload/${key.split("/")[1]}`).join(" ")}`).join("\n");
-  confirm(action, keys);
-}
-
-const checked = () => [...main.querySelectorAll("input[name=chosen]:checked")], chosen = () => checked().map(it => it.value);
-const isOffered = action => checked().length && checked().every(it => it.dataset.can.split(" ").includes(action));
-
+// Each action is offered for those of the chosen that it can be done to, with how many they are.
 function countChosen() {
-  const bar = ONE("many"), count = chosen().length;
+  const bar = ONE("many"), count = checked().length;
   if (bar) bar.querySelector("[role=status]").textContent = count ? `${count} chosen:` : "Choose workloads to";
+  for (const it of bar?.querySelectorAll("[data-many]") || []) {
+    const fit = chosen(it.dataset.many).length;
+    it.textContent = it.textContent.replace(/( \d+)?$/, fit ? ` ${fit}` : "");
+  }
   warn();
 }
 
-// The choices and buttons of an open dialog; what is written into [data-line] follows the choice.
-function confirm(action, workloads) {
-  const row = document.createElement("p");
-  row.className = "actions";
-  row.innerHTML = `<span role="status"></span><button type="button" value="no">leave it</button><button type="button" value="yes"${action === "cancel" ? ' class="strong"' : ""}>${{cancel: workloads.length > 1 ? "delete them" : "delete it", queue: "move", priority: "change"}[action] || action}</button>`;
-  dialog.append(row);
+// Opens the dialog of an action; what is written into [data-line] follows the choice.
+async function propose(action, workloads) {
+  const told = await post("/say", {action, workloads}).then(it => it.ok ? it.text() : it.json()).catch(error => error);
+  dialog.replaceChildren(parsed(told.message ? '<p class="bad"></p><p class="actions"><button value="no">close</button></p>' : told));
+  if (told.message) dialog.firstChild.textContent = told.message;
   const value = dialog.querySelector("select"), line = dialog.querySelector("[data-line]");
-  const show = () => { line.textContent = line.dataset.line.replaceAll("VALUE", value ? value.value : ""); };
+  const show = () => { if (line) line.textContent = line.dataset.line.replaceAll("VALUE", value ? value.value : ""); };
   value?.addEventListener("change", show);
   show();
   dialog.onclick = event => { if (event.target.value === "no") dialog.close(); if (event.target.value === "yes") send({action, workloads, value: value?.value}, event.target); };
-  dialog.showModal();
+  if (!dialog.open) dialog.showModal();
 }
 
 async function send(asked, button) {
@@ -511,10 +496,10 @@ async function send(asked, button) {
   button.disabled = true;
   words.textContent = "sending";
   try {
-    const answer = await ask("/act", {method: "POST", headers: {"content-type": "application/json"}, body: JSON.stringify(asked)});
+    const answer = await post("/act", asked);
     const told = await answer.json(), failed = told.message || told.done?.filter(it => it.error).map(it => it.error).join("; ");
     if (!failed) {
-      for (const it of checked()) it.checked = false;
+      for (const it of checked()) if (asked.workloads.includes(it.value)) it.checked = false;
       countChosen();
       return dialog.close();
     }
@@ -533,11 +518,12 @@ async function attempt(form, isTrial) {
   Object.assign(words, {className: "", textContent: isTrial ? "trying" : "sending"});
   tryIt.disabled = make.disabled = true;
   try {
-    const answer = await ask("/submit", {method: "POST", headers: {"content-type": "application/json"}, body: JSON.stringify(asked)});
+    const answer = await post("/submit", asked);
     const told = await answer.json();
     if (answer.status === 503) throw new Error(told.message);
     Object.assign(words, {textContent: told.message || "", className: told.message ? "bad" : ""});
     if (answer.ok) fields.manifest.value = told.manifest;
+    for (const name in told.form) fields[name].value = told.form[name];
     ONE("tried").replaceChildren(parsed(told.html || ""));
     make.disabled = !(answer.ok && isTrial && told.is_fit);
     if (!make.disabled) make.focus();
@@ -545,10 +531,11 @@ async function attempt(form, isTrial) {
   tryIt.disabled = false;
 }
 
+const clear = form => form.querySelectorAll("input").forEach(it => { it.value = ""; });  // a manifest says these itself
 main.addEventListener("input", event => {
   const form = event.target.closest("[data-submit]");
   if (form) form.querySelector("[data-make]").disabled = true;
-  if (form && event.target.name === "manifest") form.elements.command.value = "";
+  if (form && event.target.name === "manifest") clear(form);
 });
 const desk = () => main.querySelector("[data-submit]");
 document.addEventListener("dragover", event => { if (desk()) event.preventDefault(); });
@@ -556,7 +543,7 @@ document.addEventListener("drop", async event => {
   const form = desk(), files = [...event.dataTransfer.files];
   if (!form || !files.length) return;
   event.preventDefault();
-  form.elements.command.value = "";
+  clear(form);
   form.elements.manifest.value = (await Promise.all(files.map(it => it.text()))).join("\n---\n");
   attempt(form, true);
 });
