@@ -29,9 +29,9 @@ Status = dict[str, Any]
 
 
 @asynccontextmanager
-async def life(data: Path) -> AsyncIterator[Client]:
+async def life(data: Path, log: Path | None = None) -> AsyncIterator[Client]:
     """A life of the cluster, however it ends; what is left of it is ended."""
-    clock, process = Clock(), lives().Process(target=live, args=(data, "16", 8))
+    clock, process = Clock(), lives().Process(target=live, args=(data, "16", 8, log))
     process.start()
     try:
         while not (data / "ready").exists():
@@ -70,6 +70,14 @@ async def stop(data: Path) -> None:
 
 async def leave(data: Path) -> None:
     await down(data, Clock(), keeps_pods=True)
+
+
+async def kill(data: Path) -> None:
+    """Kills the server alone."""
+    os.kill(holder(data / "lock") or 0, signal.SIGKILL)
+    while holder(data / "lock"):
+        await asyncio.sleep(0.02)
+    (data / "ready").unlink()
 
 
 def gang(script: str) -> Status:
@@ -175,6 +183,32 @@ async def test_what_runs_on_beside_a_server_that_is_restarted_goes_on(tmp_path: 
         await down(data, Clock())
     assert since(after, "Admitted") == since(before, "Admitted") and "evictionHistory" not in after
     assert len(told.read_text().split()) == GPUS
+
+
+@pytest.mark.parametrize("end", [leave, kill])
+async def test_what_ended_while_no_server_ran_ended_when_its_containers_did(end: Any, tmp_path: Path):
+    data, go, log = tmp_path / "data", tmp_path / "go", tmp_path / "log"
+    async with life(data) as client:
+        await client.create(kinds.JOBS, gang(f"while [ ! -e {go} ]; do sleep 0.05; done"))
+        before = await phase(client, "Running")
+        await end(data)
+    go.touch()
+    while len(ends := list(data.glob("pods/*/containers/*/*/exit"))) < GPUS or max(
+        it.stat().st_mtime for it in ends
+    ) > Clock().now() - 3:
+        await asyncio.sleep(0.05)
+    async with life(data, log) as client:
+        over = await phase(client, "Succeeded", "Failed")
+        [made] = await client.list(Selection(kinds.JOBS))
+        pods = [it["status"]["containerStatuses"] for it in await client.list(Selection(kinds.PODS))]
+        await down(data, Clock())
+    last = max(it["state"]["terminated"]["finishedAt"] for [it] in pods)
+    began, ended = since(before, "Admitted"), since(over, "Finished")
+    assert made["status"]["completionTime"] == last
+    assert ended == max(time(last), since(before, "Running"))
+    assert over["attained"] == pytest.approx(GPUS * (ended - began), abs=1e-3)
+    [told] = [line for line in log.read_text().splitlines() if " finished " in line]
+    assert time(told.split()[0]) == int(ended) and told.endswith("late=true")
 
 
 @pytest.mark.parametrize("end", [stop, crash])

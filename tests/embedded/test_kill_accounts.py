@@ -2,7 +2,8 @@
 
 `up` is killed by SIGKILL at random moments, scheduler and all, while Jobs hold GPUs, end and are cancelled. The sum is
 made of what a watcher sees of Workloads, with none of the code that charges: for each attempt the GPUs of its admission
-times the seconds from its Admitted condition to its end. The longer form is for `make soak`.
+times the seconds from its Admitted condition to its end, or to its eviction where it ends by itself after that. The
+longer form is for `make soak`.
 """
 
 import asyncio
@@ -63,7 +64,7 @@ class Observer:
         status, meta = said.get("status") or {}, said["metadata"]
         key, turned = (meta["uid"], status.get("attempt", 0)), _turned(status)
         deleted = seconds(meta["deletionTimestamp"]) if "deletionTimestamp" in meta else None
-        ended = deleted or ("Admitted" not in turned and turned.get("Evicted"))
+        ended = deleted if "Admitted" in turned else turned.get("Evicted", deleted)
         if not key[1]:
             return
         self.last[key[0]] = max(self.last[key[0]], key[1])
@@ -71,7 +72,7 @@ class Observer:
             self.held[key] = turned["Admitted"], _gpus(said)
         elif not {"Admitted", "Evicted"} & turned.keys():
             self.promised.add(key)
-        if "Finished" in turned:  # what is deleted while its pods end holds its room until it finishes, if it does
+        if {"Admitted", "Finished"} <= turned.keys():  # what is deleted holds its room until it finishes, if it does
             self.ends[key] = turned["Finished"]
         elif ended:
             self.ends.setdefault(key, ended)

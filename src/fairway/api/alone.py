@@ -126,11 +126,11 @@ def _status(pod: PodObject) -> WorkloadStatus:
     has_succeeded = status.phase == "Succeeded"
     said = words.ended("PodFailed", f"pod {meta.name} failed", succeeded=has_succeeded, pods=(pod,))
     reason = words.end_reason("PodFailed", succeeded=has_succeeded, pods=(pod,))
-    told.append(Condition(objects.FINISHED, "True", reason, said, _ended(status) or at))
+    told.append(Condition(objects.FINISHED, "True", reason, said, ended(status) or at))
     return replace(found, phase=status.phase, reason=reason, message=said, conditions=tuple(told))
 
 
-def _ended(status: objects.PodStatus) -> str:
+def ended(status: objects.PodStatus) -> str:
     """When the last of its containers ended; "" where nobody says so."""
     ends = (one.state.terminated for one in status.container_statuses)
     return max((one.finished_at or "" for one in ends if one), default="")

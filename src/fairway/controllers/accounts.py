@@ -139,9 +139,15 @@ class Accounts:
 
     @staticmethod
     def _claims(said: WorkloadObject, now: float) -> Iterator[tuple[str, str, Claim]]:
+        """What is over may have been charged until its end was known: it claims nothing of the days since, too."""
         if said.status.attempt and FINALIZER in said.metadata.finalizers:
             served = used(said, now=now).served
-            yield from accounts.claims(said, served.days if served else {})
+            days = dict(served.days) if served else {}
+            day = day_of(time(served.until)) if served and is_over(said.status) else after(day_of(now), 1)
+            while day <= day_of(now):
+                days[day] = {said.spec.queue: {}, **days.get(day, {})}
+                day = after(day, 1)
+            yield from accounts.claims(said, days)
 
     async def _turn(self, key: str) -> float | None:
         now = self.means.now()

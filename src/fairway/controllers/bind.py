@@ -21,6 +21,7 @@ from operator import attrgetter
 
 from msgspec.structs import replace
 
+from fairway.api.alone import ended
 from fairway.api.names import ranks
 from fairway.api.objects import (
     ASSIGNED,
@@ -37,6 +38,7 @@ from fairway.api.objects import (
 )
 from fairway.api.owners import controller_of, group_of, kind_of, role_of
 from fairway.api.pods import lasting, pod_class
+from fairway.api.quantities import time
 from fairway.engine import Admission, NodeShare, PodSetPlacement, Workload
 from fairway.kube import kinds
 from fairway.kube.client import STRATEGIC, Client
@@ -226,6 +228,12 @@ def rank(pod: PodObject) -> int | None:
 
 def is_over(pod: PodObject) -> bool:
     return pod.status.phase in ("Succeeded", "Failed")
+
+
+def ended_at(pod: PodObject, now: float) -> float:
+    """When the last of its containers ended, in whole seconds; `now` where it is not over, or nobody says when."""
+    said = ended(pod.status) if is_over(pod) else ""
+    return min(now, time(said)) if said else now
 
 
 def place_of(pod: PodObject) -> Place:

@@ -50,7 +50,7 @@ from fairway.api.types import WorkloadObject
 from fairway.api.workloads import key_of, priority_class
 from fairway.kube.kinds import Kind
 
-from .bind import holds_room, is_released
+from .bind import ended_at, holds_room, is_released
 from .owner import JobOwner, KindOwner, Owner, PodsOwner, manifests
 from .status import holds
 from .view import Named, View, asked
@@ -77,6 +77,7 @@ class Cases:
         self.pods_of: defaultdict[str, dict[str, PodObject]] = defaultdict(dict)
         self.lost: defaultdict[str, dict[str, PodObject]] = defaultdict(dict)
         self.lost_since: dict[str, float] = {}
+        self.gone: dict[str, float] = {}  # when the last to end had ended of the pods that went since we look
         self._first: dict[str, int] = {}  # of all that may be managed
         self._ended: dict[str, Outcome] = {}  # of owners that went before their Workloads
         self._keys: dict[str, str] = {}  # of pods, by uid
@@ -89,6 +90,8 @@ class Cases:
         self._keys[seen.metadata.uid] = key
         if new is None:
             self._keys.pop(seen.metadata.uid, None)
+            if key in self.view.workloads:
+                self.gone[key] = max(self.gone.get(key, 0.0), ended_at(seen, now))
         if new is not None:
             self.pods_of[key][name] = new
             self.came(key, new)
@@ -125,6 +128,7 @@ class Cases:
     def let_go(self, key: str) -> None:
         """Its Workload is kept no longer."""
         self._ended.pop(key, None)
+        self.gone.pop(key, None)
         self.found(key)
 
     def submitted(self, key: str, created: str | None, *, now: float) -> float:

@@ -54,7 +54,8 @@ def happened(old: WorkloadObject | None, new: WorkloadObject | None) -> Iterator
         yield Happening("requeued", key, {"queue": seen.spec.queue, "phase": status.phase})
     if is_over(status) and (old is None or not is_over(old.status)):
         event = "finished" if status.phase == "Succeeded" else "failed"
-        yield Happening(event, key, {"reason": status.reason, "message": status.message, "runtime": _runtime(new)})
+        yield Happening(event, key, {"reason": status.reason, "message": status.message, "runtime": _runtime(new)},
+                        since(status, "Finished"))
 
 
 def happened_since(seen: WorkloadObject, moment: float) -> Iterator[Happening]:

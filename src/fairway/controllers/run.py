@@ -273,7 +273,8 @@ class Control:
         """What there was at the start is not news."""
         if self._leads:
             for one in news:
-                self._means.journal.note(one)
+                is_late = one.at is not None and one.at < self._means.election.leads_from
+                self._means.journal.note(late(one, one.at) if is_late else one)
 
     def _record(self, snapshot: Snapshot, plan: Plan, faults: Iterable[Fault]) -> None:
         """Keeps the snapshot of a plan that was refused, to be replayed."""

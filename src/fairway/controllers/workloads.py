@@ -71,6 +71,7 @@ from .bind import (
     assign,
     by_podset,
     dropping,
+    ended_at,
     holds_room,
     is_of_others,
     is_over,
@@ -557,17 +558,25 @@ class Life:
     # Ending
 
     async def _end(self, case: Case, outcome: Outcome) -> float | None:
-        now, succeeded = self.means.now(), outcome.succeeded
+        end, succeeded = self._ended(case), outcome.succeeded
         words = conditions.ended(outcome.reason, outcome.message, succeeded=succeeded, pods=case.pods)
         said = Said(conditions.end_reason(outcome.reason, succeeded=succeeded, pods=case.pods), words)
 
         def make(it: WorkloadObject) -> WorkloadStatus:
-            return life.finish(served(it, now=now), said, succeeded=succeeded, now=now)
+            return life.finish(served(it, now=end), said, succeeded=succeeded, now=end)
 
         if not await self.means.write(case.key, make):
-            return now + SETTLE_SECONDS  # refused: it may be that nothing else happens to it
+            return self.means.now() + SETTLE_SECONDS  # refused: it may be that nothing else happens to it
         self.means.wake()
         return None
+
+    def _ended(self, case: Case) -> float:
+        """When it ended: now, or before this controller led, as its pods' containers say. A node's clock that has this
+        before its start is not believed."""
+        now, status = self.means.now(), case.workload.status if case.workload else WorkloadStatus()
+        ends = [*(ended_at(pod, now) for pod in case.pods), self.means.cases.gone.get(case.key, 0.0)]
+        began, end = since(status, "Running") or since(status, "Admitted") or now, max(ends)
+        return max(began, end) if int(began) <= end < self.means.election.leads_from else now
 
     async def _let_go(self, case: Case, said: WorkloadObject) -> None:
         """Over, or deleted: nothing of it runs on; it is kept until it is charged."""

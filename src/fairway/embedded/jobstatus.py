@@ -224,7 +224,7 @@ def _succeeding(tally: Tally, why: Condition) -> Step:
         is_told = _true(tally.job.status, why.type)
         return Step(_counts(tally, why), remove=tally.active if is_told else (), release=tally.ended)
     status = _closed(tally, why, Condition("Complete", "True", why.reason, why.message))
-    return Step(replace(status, completion_time=time_text(int(tally.now))), release=tally.ended)
+    return Step(replace(status, completion_time=_completed(tally)), release=tally.ended)
 
 
 def _is_complete(tally: Tally) -> bool:
@@ -238,8 +238,15 @@ def _completing(tally: Tally) -> Step:
     if tally.active:
         return Step(_counts(tally), remove=tally.active, release=tally.ended)
     said = Condition("Complete", "True", "CompletionsReached", "Reached expected number of succeeded pods")
-    status = replace(_closed(tally, said), completion_time=time_text(int(tally.now)))
+    status = replace(_closed(tally, said), completion_time=_completed(tally))
     return Step(status, release=tally.ended)
+
+
+def _completed(tally: Tally) -> str:
+    """When the last of its pods to succeed ended, which may be seen late; not before the Job's start."""
+    told = [_end(it) for it in tally.pods if it.has_succeeded and it.status.container_statuses]
+    end = min(max(told, default=tally.now), tally.now)
+    return time_text(int(max(time(tally.job.status.start_time or EPOCH), end)))
 
 
 def _suspended(tally: Tally) -> Step:

@@ -47,14 +47,15 @@ class _Lease(msgspec.Struct):
 
 
 class Election:
-    """Ask `is_leader()` before every write. `worked_until`: when another last worked; `was_left`: in order."""
+    """Ask `is_leader()` before every write. `worked_until`: when another last worked; `was_left`: in order.
+    `leads_from`: when the lease was last taken; 0.0 for never."""
 
     def __init__(self, client: Client, lease: Ref, *, identity: str, term: float = TERM_SECONDS) -> None:
         self.client, self.lease, self.identity, self.term = client, lease, identity, term
         self.acquired = asyncio.Event()
         self._asked = self._renewed = float("-inf")
         self._works, self.worked_until, self.was_left = False, float("inf"), False
-        self._seen: tuple[str, float] = ("", float("-inf"))
+        self._seen, self.leads_from = ("", float("-inf")), 0.0
 
     def is_leader(self) -> bool:
         return self._is_recent(self._renewed)
@@ -118,6 +119,7 @@ class Election:
                 self.worked_until = time(said) if said else float("inf")
                 self.was_left = found.spec.holder_identity == ""
         self._renewed = began
+        self.leads_from = self.leads_from if self.acquired.is_set() else now
         self.acquired.set()
 
     def _may_take(self, found: _Lease, now: float) -> bool:
