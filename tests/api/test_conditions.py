@@ -123,7 +123,7 @@ def test_what_a_paused_workload_waits_for_is_named(resource: str, detail: str, h
         (
             Reason.OVER_SHARE,
             {"bounds": {GPU: 1000}, "used": {GPU: 500}},
-            "with it queue nlp would exceed its share of 1 GPU (0.5 in use), so it may evict nothing; needs a place",
+            "with it queue nlp would exceed its share of 1 GPU (0.5 in use), so it reclaims nothing; needs a place",
         ),
         (
             Reason.FRAGMENTED,

@@ -16,6 +16,11 @@ import pytest
 from fairway.api.scalars import time as seconds
 from fairway.cli.listing import HEAD, Listed, ends_by, natural, rank, reason, row
 from fairway.cli.output import MOST_ROWS, in_local_time, print_some, start, table
+from fairway.cli.replicas import parked
+from fairway.cli.rows import Filter
+from fairway.clock import Clock
+from fairway.kube.client import Client
+from fairway.kube.transport import Request, Response
 
 from .test_commands import Machine, heeds_ctrl_c
 
@@ -176,6 +181,22 @@ def test_a_terminal_gets_no_line_longer_than_it_is_wide(machine: Machine) -> Non
     lines = re.sub(r"\x1b\[\d*m", "", os.read(ours, 65_536).decode()).splitlines()
     assert any(line.startswith("wide") for line in lines) and max(map(len, lines)) <= 50
     machine.run("cancel", "wide")
+
+
+async def test_a_notebook_that_others_stopped_is_not_parked() -> None:
+    template = {"spec": {"containers": [{"name": "main"}]}}
+
+    def notebook(name: str, stopped: str) -> dict:
+        meta = {"name": name, "namespace": "ml", "uid": name, "creationTimestamp": stamp()}
+        meta["annotations"] = {"kubeflow-resource-stopped": stopped}
+        return {"metadata": meta, "spec": {"template": template}}
+
+    async def transport(request: Request) -> Response:
+        items = [notebook("culled", stamp()), notebook("idle", "true")] if "notebooks" in request.path else []
+        return Response(200, {}, msgspec.json.encode({"metadata": {"resourceVersion": "1"}, "items": items}))
+
+    found = await parked(Client(transport, Clock()), "ml", Filter(states=("parked",)))
+    assert [one.name for _, one in found] == ["idle"]
 
 
 def test_what_was_scaled_to_zero_for_being_idle_is_parked(machine: Machine) -> None:

@@ -317,7 +317,7 @@ async def test_a_pod_in_which_a_terminal_is_open_stays_in_memory_and_the_termina
     await annotate(box, "a", "r1")
     await condition(box, "a", FROZEN, "True")
     await box.client.patch(Ref(kinds.PODS, "a", "default"), {"metadata": {"annotations": {SAVE: "r1"}}})
-    assert re.match(r"a terminal is open in it \(process \d+ of `fairway shell`", await said(box, "a", "NotSaved"))
+    assert re.match(r"a terminal is open beside it \(process \d+,", await said(box, "a", "NotSaved"))
     await resume(box)
     await terminal.write(b"line\n")
     assert [text async for _, text in terminal.output()] and terminal.code == 0

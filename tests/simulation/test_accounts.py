@@ -1,6 +1,7 @@
 """Accounts of a whole control plane in virtual time: every GPU-second once, whatever fails."""
 
 import asyncio
+import logging
 import os
 import random
 from collections import Counter
@@ -17,6 +18,7 @@ from fairway.api.quantities import time as seconds
 from fairway.api.usage import Day, usage
 from fairway.cli.usage import _csv as as_csv
 from fairway.clock import VirtualClock, seeded
+from fairway.embedded.store import Key
 from fairway.kube import kinds
 from fairway.kube.kinds import Ref, Selection
 
@@ -369,3 +371,21 @@ def test_a_budget_counts_what_stopped_before_its_queue_is_charged(end: str) -> N
         return dict((await world.workload("job-b"))["status"])
 
     assert play(story, node("n1", gpus=2))["reason"] == "BudgetSpent"
+
+
+def test_what_cannot_be_read_and_is_not_charged_stops_no_decision(faults: list[logging.LogRecord]) -> None:
+    async def story(world: World) -> Thing:
+        await world.apply(queue("team", budget={"gpuHours": "5", "period": "30d"}))
+        said = {"labels": {"fairway.dev/queue": "team"}, "annotations": {"fairway.dev/time-limit": "1h"}}
+        await world.apply(job("a", seconds=3000, gpus=1, **said))
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        kept = await world.workload("job-a")
+        kept["spec"]["podSets"][0]["minCount"] = 2  # as no version of today lets it be written
+        world.server.registry.store.put(Key("workloads.fairway.dev", "default", "job-a"), kept)
+        await world.apply(job("b", seconds=3000, gpus=1, **said))
+        await world.until(lambda: world.is_in("job-b", "Running"))
+        return dict((await world.workload("job-a"))["spec"])
+
+    assert play(story, node("n1", gpus=2))["podSets"][0]["minCount"] == 2
+    assert {it.getMessage() for it in faults} == {"default/job-a: a fault of Fairway's own"}
+    faults.clear()

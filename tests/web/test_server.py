@@ -184,6 +184,7 @@ async def test_what_an_action_would_do_is_said_of_what_the_viewer_sees_alone() -
         async with shown.session.post(f"{shown.address}/say", json=asked, headers=headers) as answer:
             said = await answer.text()
     assert "Cancel nlpruns?" in said and "kubectl -n nlp delete job/nlpruns" in said and "vision" not in said
+    assert 'value="yes" data-of="nlp/job-nlpruns"' in said  # what it is of is what is sent
 
 
 async def test_a_page_that_does_not_exist_is_a_404() -> None:

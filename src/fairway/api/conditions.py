@@ -233,7 +233,7 @@ _HEADS: Mapping[Reason, str] = {
     Reason.RESERVED: "{needs}; the room is reserved{for}{since}{until}{nodes}",
     Reason.HELD_FOR: "{needs}; capacity is reserved for {whom}{from}{nodes}",
     Reason.WAITING_FOR_VICTIMS: "admitted; waiting for evicted workloads to stop",
-    Reason.OVER_SHARE: "with it queue {queue} would exceed its share{bounds}{used}, so it may evict nothing; {room}",
+    Reason.OVER_SHARE: "with it queue {queue} would exceed its share{bounds}{used}, so it reclaims nothing; {room}",
     Reason.NO_DOMAIN: "{most}",
     Reason.NO_DEVICE: "{device}",
     Reason.FRAGMENTED: "{most}; together there is enough",

@@ -100,8 +100,9 @@ async def parked(client: Client, namespace: str, filter: Filter) -> list[tuple[m
 
 
 def _is_parked(kind: Kind, owner: Thing) -> bool:
-    """Also a user may have scaled it up again."""
-    return _mark(kind) in (owner["metadata"].get("annotations") or {}) and not owner["spec"].get("replicas")
+    """Also a user may have scaled it up again, and others stop Notebooks: they note when."""
+    note = (owner["metadata"].get("annotations") or {}).get(_mark(kind), "")
+    return (note == "true" if kind is NOTEBOOK else bool(note)) and not owner["spec"].get("replicas")
 
 
 def _parked(kind: Kind, owner: Thing) -> Thing:

@@ -64,8 +64,8 @@ async def top(client: Client, namespace: str, job: str, once: bool, everywhere: 
     if job and everywhere:
         raise Problem(f"-A: found with JOB {job!r}, which is in one namespace; -n names it")
     space, is_live = "" if everywhere else namespace, not once and output == "table" and sys.stdout.isatty()
-    names = await _named(client, namespace, job) if job else None
     while True:
+        names = await _named(client, namespace, job) if job else None  # replicas come and go
         lines, devices = await _looked(client, space, names), await client.clock.in_thread(used)
         if job and not lines:
             raise Problem(f"{job} does not run; `fairway ls` lists what does", exit_code=1)

@@ -267,8 +267,8 @@ class Facts:
         gone = Admission(one.admission.pool, tuple(placements))
         self._parting.pop(one.workload.key, None)
         if placements:
-            workload = replace(one.workload, key=key, attained=0.0)  # what it used counts with the workload itself
-            leaving = replace(one, workload=workload, admission=gone, is_leaving=True)
+            workload = replace(one.workload, key=key, attained=0.0)  # what these used counts with the workload itself
+            leaving = replace(one, workload=workload, admission=gone, is_leaving=True, admitted_at=None)
             self._parting[one.workload.key] = leaving
         self._tell("Workload", key, self._parting.get(one.workload.key))
 

@@ -115,7 +115,7 @@ class Pauses:
         if is_leaving and (unsaved := [it.message for pod in pods if (it := _told(pod)) and it.reason == NOT_SAVED]):
             return f"another workload needs its memory, and {unsaved[0]}"
         if not here or len(here) < min(case.owner.wanted(), placed) or not self._is_there(here[0].spec.node_name):
-            return LOST
+            return "its processes are gone" if is_leaving else LOST
         if is_leaving and now >= time(paused.since) + patience and not all(is_frozen(pod.status) for pod in here):
             return f"its processes did not freeze within {patience:.0f} s"
         return ""

@@ -11,6 +11,7 @@ is none. What a queue that is gone would have been charged, nobody is.
 import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
@@ -23,7 +24,7 @@ from fairway.api.decode import change
 from fairway.api.ledger import Use, charge, evicted
 from fairway.api.objects import FINALIZER
 from fairway.api.pods import ALONE
-from fairway.api.quantities import quantities
+from fairway.api.quantities import Malformed, quantities
 from fairway.api.types import VERSION, QueueObject, QueueStatus, WorkloadObject
 from fairway.api.workloads import key_of
 from fairway.engine import (
@@ -153,12 +154,12 @@ class Queues:
     def remembered(self, snapshot: Snapshot) -> Snapshot:
         """With what queues are still to be told of spent budgets and evicted GPUs: a decision must not wait for it."""
         found = dict(snapshot.queues)
-        has_budgets = any(queue.budget is not None for queue in found.values())
-        owed = self._owed(snapshot) if has_budgets else {}
+        owed = self._owed(snapshot) if any(queue.budget is not None for queue in found.values()) else {}
         for name in (owed.keys() | self._evicted.keys()) & found.keys():
             ledger = evicted(found[name].ledger, self._evicted.get(name, {}), now=snapshot.now)
-            spent, since = found[name].spent(snapshot.now)
             if name in owed:
+                spent, since = found[name].spent(snapshot.now)
+                since = ledger.budget_since and since  # a period begins with the first charge
                 ledger = dataclasses.replace(ledger, budget_spent=spent + owed[name], budget_since=since)
             found[name] = dataclasses.replace(found[name], ledger=ledger)
         return dataclasses.replace(snapshot, queues=found)
@@ -167,12 +168,14 @@ class Queues:
         """GPU-seconds, by queue, that its ledger lacks yet of what neither waits nor runs in the snapshot: it is over,
         whether that is written or not, or suspended."""
         goes_on = {*map(attrgetter("key"), snapshot.pending), *(one.workload.key for one in snapshot.running)}
-        known, found = self.means.view.queues, defaultdict[str, float](float)
+        charged = {name: frozenset(queue.status.charged) for name, queue in self.means.view.queues.items()}
+        found = defaultdict[str, float](float)
         for key, said in self.means.view.workloads.items():
             if said.status.attempt and FINALIZER in said.metadata.finalizers and key not in goes_on:
-                for name in self._path(said.spec.queue):
-                    if said.metadata.uid not in known[name].status.charged:
-                        found[name] += used(said, now=snapshot.now).attained
+                owing = [name for name in self._path(said.spec.queue) if said.metadata.uid not in charged[name]]
+                with suppress(Malformed):  # what cannot be read any more is not counted, and stops no decision
+                    attained = used(said, now=snapshot.now).attained if owing else 0.0
+                    found |= {name: found[name] + attained for name in owing}
         return found
 
     def learned(self, snapshot: Snapshot) -> Snapshot:

@@ -6,7 +6,7 @@ domain of the required level has. Fragmented: the free sum would do, no set of n
 the one tells that comes closest. What would change it is not guessed: `would_fit` is tried before it is told.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -64,7 +64,7 @@ def _in_place(draft: Draft, workload: Workload, there: Admission) -> Why:
     devices = _devices(there) if resource == GPU else set()
     blocking = tuple(sorted(key for key, one in draft.running.items() if _holds(one, there, resource, devices)))
     missing = max(0, (needed := asked.get(resource, 0)) - free[resource]) or None
-    detail = f"GPU {', '.join(str(index) for _, index in sorted(devices))}" if devices else ""
+    detail = " and ".join(f"GPU {', '.join(map(str, own))}{on}" for on, own in _by_node(devices))
     return Reason.NO_ROOM, Facts(resource, needed, missing=missing, pool=there.pool, blocking=blocking, detail=detail)
 
 
@@ -75,6 +75,13 @@ def _holds(one: Running, there: Admission, resource: str, devices: set[tuple[str
     podsets = one.workload.podsets
     held = counted(podsets, counts_of(podsets, one.admission), 0).get(resource, 0)
     return held > 0 and not there.nodes.isdisjoint(one.admission.nodes)
+
+
+def _by_node(devices: set[tuple[str, int]]) -> Iterator[tuple[str, list[int]]]:
+    """` on n1` and the indices of the devices there, node by node; "" where there is one node."""
+    nodes = sorted({node for node, _ in devices})
+    for name in nodes:
+        yield f" on {name}" if len(nodes) > 1 else "", sorted(index for node, index in devices if node == name)
 
 
 def _devices(admission: Admission) -> set[tuple[str, int]]:

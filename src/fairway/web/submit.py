@@ -71,11 +71,11 @@ async def submit(world: World, desk: Desk, viewer: Viewer, asked: Mapping[str, A
 
 
 def _said(things: Sequence[Thing]) -> dict[str, str]:
-    """What manifests say of the form's choices; "" where they differ."""
+    """What manifests say of the form's choices, where all say the same."""
     metas = [it["metadata"] for it in things]
     queues = {(it.get("labels") or {}).get(QUEUE) or "" for it in metas}
     said = {"namespace": {it["namespace"] for it in metas}, "queue": queues}
-    return {name: min(them) if len(them) == 1 else "" for name, them in said.items()}
+    return {name: min(them) for name, them in said.items() if len(them) == 1 and min(them)}
 
 
 def _things(manifest: str, space: str, queue: str) -> Iterator[Thing]:

@@ -35,7 +35,7 @@ SPARE_BYTES = 1 << 30
 
 OWN_NAMESPACE = ("it has a namespace of its own ({}), which CRIU cannot bring back: volumes, terminationMessagePath, "
                  "Services in its Kubernetes namespace and hidden GPUs need one")  # fmt: skip
-TERMINAL = "a terminal is open in it (process {} of `fairway shell`, or `exec -t`), and would be closed"
+TERMINAL = "a terminal is open beside it (process {}, as of `fairway shell` or `exec -t`), and would be closed"
 
 
 class DiskError(Exception):

@@ -487,7 +487,7 @@ async function propose(action, workloads) {
   const show = () => { if (line) line.textContent = line.dataset.line.replaceAll("VALUE", value ? value.value : ""); };
   value?.addEventListener("change", show);
   show();
-  dialog.onclick = event => { if (event.target.value === "no") dialog.close(); if (event.target.value === "yes") send({action, workloads, value: value?.value}, event.target); };
+  dialog.onclick = event => { if (event.target.value === "no") dialog.close(); if (event.target.value === "yes") send({action, workloads: event.target.dataset.of.split(" "), value: value?.value}, event.target); };
   if (!dialog.open) dialog.showModal();
 }
 
@@ -523,7 +523,10 @@ async function attempt(form, isTrial) {
     if (answer.status === 503) throw new Error(told.message);
     Object.assign(words, {textContent: told.message || "", className: told.message ? "bad" : ""});
     if (answer.ok) fields.manifest.value = told.manifest;
-    for (const name in told.form) fields[name].value = told.form[name];
+    for (const [name, value] of Object.entries(told.form || {})) {
+      if (![...fields[name].options].some(it => it.value === value)) fields[name].append(new Option(value));
+      fields[name].value = value;
+    }
     ONE("tried").replaceChildren(parsed(told.html || ""));
     make.disabled = !(answer.ok && isTrial && told.is_fit);
     if (!make.disabled) make.focus();
