@@ -353,7 +353,7 @@ def test_what_a_node_does_not_tell_is_unknown_and_never_idle() -> None:
 
 @pytest.mark.parametrize("end", ["over", "over and forgotten", "suspended"])
 def test_a_budget_counts_what_stopped_before_its_queue_is_charged(end: str) -> None:
-    async def story(world: World) -> Thing:
+    async def story(world: World) -> tuple[Thing, Thing]:
         await world.apply(queue("team", budget={"gpuHours": "1.5", "period": "30d"}))
         said = {"labels": {"fairway.dev/queue": "team"}, "annotations": {"fairway.dev/time-limit": "1h"}}
         await world.apply(job("a", seconds=3000, gpus=1, **said))
@@ -368,9 +368,12 @@ def test_a_budget_counts_what_stopped_before_its_queue_is_charged(end: str) -> N
             await world.crash()
             world.start()
         await world.clock.sleep(60)
-        return dict((await world.workload("job-b"))["status"])
+        own = await world.client.get(Ref(kinds.QUEUES, "team"))
+        return dict((await world.workload("job-b"))["status"]), own["status"]
 
-    assert play(story, node("n1", gpus=2))["reason"] == "BudgetSpent"
+    said, own = play(story, node("n1", gpus=2))
+    counted = own["budgetReserved"] + own.get("budgetSpent", {}).get("gpuHours", 0.0)
+    assert said["reason"] == "BudgetSpent" and 0.79 < counted < 0.9
 
 
 def test_what_cannot_be_read_and_is_not_charged_stops_no_decision(faults: list[logging.LogRecord]) -> None:

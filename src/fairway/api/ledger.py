@@ -49,6 +49,13 @@ def charge(queue: Queue, use: Use, *, now: float, half_life: float) -> Ledger:
     )
 
 
+def owing(queue: Queue, gpu_seconds: float, *, now: float) -> Queue:
+    """The queue with as much in its budget that it is not charged for yet: a period begins with the first charge."""
+    (spent, since), has_begun = queue.spent(now), queue.ledger.budget_since is not None
+    ledger = replace(queue.ledger, budget_spent=spent + gpu_seconds, budget_since=since if has_begun else None)
+    return replace(queue, ledger=ledger)
+
+
 def evicted(ledger: Ledger, gpus: Mapping[Pool, int], *, now: float) -> Ledger:
     """With more milli-GPU in the token buckets of the pools that have one; what was in them drained meanwhile."""
     held = dict(ledger.evicted)

@@ -5,7 +5,7 @@ restart loses nothing: `ledger` reads it, `ledger_status` writes it.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 from msgspec.structs import replace
 
@@ -13,7 +13,7 @@ from fairway import engine
 from fairway.engine import selects
 
 from . import types
-from .objects import DisruptionBudgetObject, LabelSelector, PriorityClassObject
+from .objects import FINALIZER, DisruptionBudgetObject, LabelSelector, PriorityClassObject
 from .pods import Surroundings, selector
 from .quantities import (
     MILLI,
@@ -129,6 +129,32 @@ def _shares(said: Mapping[str, Quantity]) -> tuple[tuple[str, engine.Share], ...
 def _namespaces(said: LabelSelector, around: Surroundings) -> frozenset[str]:
     wanted = selector(said)
     return frozenset(name for name in around.namespaces if selects(wanted, around.labels(name)))
+
+
+def lineage(parent_of: Callable[[str], str], name: str) -> Iterator[str]:
+    """A queue and those above it; a cycle ends where it began."""
+    passed: set[str] = set()
+    while name and name not in passed:
+        yield name
+        passed.add(name)
+        name = parent_of(name)
+
+
+def path(known: Mapping[str, types.QueueObject], name: str) -> list[str]:
+    """The queue and those above it, as far as they are there."""
+    above = lineage(lambda one: known[one].spec.parent if one in known else "", name)
+    return [one for one in above if one in known]
+
+
+def uncharged(
+    workloads: Mapping[str, types.WorkloadObject], known: Mapping[str, types.QueueObject], goes_on: Set[str]
+) -> Iterator[tuple[types.WorkloadObject, list[str]]]:
+    """What has used something and neither waits nor runs (`goes_on`: keys of what does), with those of its queues that
+    are not charged for it yet."""
+    charged = {name: frozenset(one.status.charged) for name, one in known.items()}
+    for key, said in workloads.items():
+        if said.status.attempt and FINALIZER in said.metadata.finalizers and key not in goes_on:
+            yield said, [name for name in path(known, said.spec.queue) if said.metadata.uid not in charged[name]]
 
 
 def ledger(said: types.QueueStatus) -> engine.Ledger:

@@ -10,7 +10,7 @@ is none. What a queue that is gone would have been charged, nobody is.
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from fairway.api import queues
 from fairway.api.decode import change
-from fairway.api.ledger import Use, charge, evicted
+from fairway.api.ledger import Use, charge, evicted, owing
 from fairway.api.objects import FINALIZER
 from fairway.api.pods import ALONE
 from fairway.api.quantities import Malformed, quantities
@@ -95,6 +95,7 @@ class Queues:
         self._written: dict[str, float] = {}
         self._hurried: defaultdict[str, set[str]] = defaultdict(set)  # uids that a deletion waits for
         self._must_make = False
+        self._owed: Mapping[str, float] = {}  # GPU-seconds that budgets are not charged for yet
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -107,6 +108,7 @@ class Queues:
         self.meter.watch(snapshot, plan)
         pictures = pictures_of(snapshot, plan, usage)
         for name, picture in pictures.items():
+            picture = dataclasses.replace(picture, reserved=picture.reserved + self._owed.get(name, 0.0))
             if self._pictures.get(name) != picture:
                 self._pictures[name] = picture
                 self._note(name)
@@ -139,8 +141,7 @@ class Queues:
 
     def _path(self, name: str) -> list[str]:
         """The queue and those above it, as far as they are there."""
-        seen = self.means.view.queues
-        return [one for one in lineage(lambda one: seen[one].spec.parent if one in seen else "", name) if one in seen]
+        return queues.path(self.means.view.queues, name)
 
     def _note(self, name: str) -> None:
         """A turn once it may be written again, and what changes now has changed."""
@@ -153,29 +154,25 @@ class Queues:
 
     def remembered(self, snapshot: Snapshot) -> Snapshot:
         """With what queues are still to be told of spent budgets and evicted GPUs: a decision must not wait for it."""
-        found = dict(snapshot.queues)
-        owed = self._owed(snapshot) if any(queue.budget is not None for queue in found.values()) else {}
-        for name in (owed.keys() | self._evicted.keys()) & found.keys():
-            ledger = evicted(found[name].ledger, self._evicted.get(name, {}), now=snapshot.now)
-            if name in owed:
-                spent, since = found[name].spent(snapshot.now)
-                since = ledger.budget_since and since  # a period begins with the first charge
-                ledger = dataclasses.replace(ledger, budget_spent=spent + owed[name], budget_since=since)
+        found, self._owed = dict(snapshot.queues), self._owing(snapshot)
+        for name in self._evicted.keys() & found.keys():
+            ledger = evicted(found[name].ledger, self._evicted[name], now=snapshot.now)
             found[name] = dataclasses.replace(found[name], ledger=ledger)
+        for name in self._owed.keys() & found.keys():
+            found[name] = owing(found[name], self._owed[name], now=snapshot.now)
         return dataclasses.replace(snapshot, queues=found)
 
-    def _owed(self, snapshot: Snapshot) -> dict[str, float]:
+    def _owing(self, snapshot: Snapshot) -> dict[str, float]:
         """GPU-seconds, by queue, that its ledger lacks yet of what neither waits nor runs in the snapshot: it is over,
         whether that is written or not, or suspended."""
+        found, view = defaultdict[str, float](float), self.means.view
+        if all(queue.budget is None for queue in snapshot.queues.values()):
+            return found
         goes_on = {*map(attrgetter("key"), snapshot.pending), *(one.workload.key for one in snapshot.running)}
-        charged = {name: frozenset(queue.status.charged) for name, queue in self.means.view.queues.items()}
-        found = defaultdict[str, float](float)
-        for key, said in self.means.view.workloads.items():
-            if said.status.attempt and FINALIZER in said.metadata.finalizers and key not in goes_on:
-                owing = [name for name in self._path(said.spec.queue) if said.metadata.uid not in charged[name]]
-                with suppress(Malformed):  # what cannot be read any more is not counted, and stops no decision
-                    attained = used(said, now=snapshot.now).attained if owing else 0.0
-                    found |= {name: found[name] + attained for name in owing}
+        for said, names in queues.uncharged(view.workloads, view.queues, goes_on):
+            with suppress(Malformed):  # what cannot be read any more is not counted, and stops no decision
+                attained = used(said, now=snapshot.now).attained if names else 0.0
+                found |= {name: found[name] + attained for name in names}
         return found
 
     def learned(self, snapshot: Snapshot) -> Snapshot:
@@ -234,22 +231,23 @@ class Queues:
         queue = queues.queue(seen, ALONE)
         kept = {one.metadata.uid for one in self._ours(name) if FINALIZER in one.metadata.finalizers}
         charged = [uid for uid in seen.status.charged if uid in kept]
-        for uid, use in news.uses.items():
-            if uid in kept and uid not in charged:
-                queue = dataclasses.replace(queue, ledger=charge(queue, use, now=now, half_life=half_life))
-                charged.append(uid)
+        fresh = {uid: use for uid, use in news.uses.items() if uid in kept and uid not in charged}
+        for use in fresh.values():
+            queue = dataclasses.replace(queue, ledger=charge(queue, use, now=now, half_life=half_life))
         ledger, forecasts = evicted(queue.ledger, news.evicted, now=now), accuracy(seen.status.forecasts, news.outcomes)
         ledger = dataclasses.replace(ledger, stretch=learned(ledger.stretch, news.outcomes))
-        shown = replace(self._shown(queue, seen.status), charged=tuple(charged), forecasts=forecasts)
+        shown = self._shown(queue, seen.status, spent=sum(use.gpu_seconds for use in fresh.values()))
+        shown = replace(shown, charged=(*charged, *fresh), forecasts=forecasts)
         return queues.ledger_status(ledger, shown)
 
-    def _shown(self, queue: Queue, status: QueueStatus) -> QueueStatus:
+    def _shown(self, queue: Queue, status: QueueStatus, *, spent: float) -> QueueStatus:
+        """`spent`: GPU-seconds that are charged in this write, and reserved no longer."""
         picture = self._pictures.get(queue.name, Picture())
         held = {"usage": picture.usage, "share": picture.share, "borrowed": picture.borrowed}
         told = {name: _by_pool(cells) for name, cells in held.items()}
         said, value = Said(*(picture.fault or ("Valid",))), str(picture.fault is None)
         status = life.told(status, "Valid", said, now=self.means.now(), value=value)
-        hours = round(picture.reserved / HOUR, 3)
+        hours = round(max(0.0, picture.reserved - spent) / HOUR, 3)
         return replace(status, pending=picture.pending, admitted=picture.admitted, budget_reserved=hours, **told)
 
 
@@ -272,20 +270,11 @@ def use_of(said: WorkloadObject, now: float) -> Use | None:
     return Use(value_of(said), spent, runtime)
 
 
-def lineage(parent_of: Callable[[str], str], name: str) -> Iterator[str]:
-    """A queue and those above it; a cycle ends where it began."""
-    passed: set[str] = set()
-    while name and name not in passed:
-        yield name
-        passed.add(name)
-        name = parent_of(name)
-
-
 def summed(snapshot: Snapshot, own: Mapping[tuple[str, ...], int]) -> Counter[tuple[str, ...]]:
     """What queues have, with all below them; of each key the first is the queue."""
-    queues, total = snapshot.queues, Counter[tuple[str, ...]]()
+    known, total = snapshot.queues, Counter[tuple[str, ...]]()
     for (queue, *rest), amount in own.items():
-        for name in lineage(lambda one: queues[one].parent if one in queues else "", queue):
+        for name in queues.lineage(lambda one: known[one].parent if one in known else "", queue):
             total[name, *rest] += amount
     return total
 

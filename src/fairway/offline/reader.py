@@ -7,7 +7,7 @@ one counts. Kinds that mean nothing to a decision are passed over.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Literal, TypeVar
@@ -17,6 +17,7 @@ import msgspec
 from fairway.api import objects, owners, queues, types
 from fairway.api.decode import cleaned, decode
 from fairway.api.forms.form import Conditions
+from fairway.api.ledger import owing
 from fairway.api.names import SUSPENDED, called
 from fairway.api.nodes import node
 from fairway.api.objects import GROUP, Metadata, Part, PodObject
@@ -150,6 +151,7 @@ def read(
         if isinstance(one, Running)
     ]
     counted = {one.workload.key for one in running} | {key for key, one in known.items() if one.status.paused}
+    goes_on = {key for key, it in zip(known, facts) if isinstance(it, Workload | Running)}
     now = _newest(said) if now is None else now
     if not is_live:
         _check_reservations(cluster, {one.name for one in pools} or {"default"})
@@ -157,7 +159,7 @@ def read(
         now=now,
         nodes=nodes,
         pools=pools,
-        queues=_queues(cluster, around),
+        queues=tuple(_owing(_queues(cluster, around), cluster, goes_on, now)),
         pending=tuple(
             _gated(_after(one, aliases), cluster.pods.get(one.key, ())) for one in facts if isinstance(one, Workload)
         ),
@@ -247,6 +249,14 @@ def _queues(cluster: Cluster, around: Surroundings) -> tuple[Queue, ...]:
     """Those written, and `default`, which every cluster has."""
     found = cluster.each(types.QueueObject, lambda one: queues.queue(one, around))
     return found if any(one.name == DEFAULT_QUEUE for one in found) else (*found, Queue(DEFAULT_QUEUE))
+
+
+def _owing(found: Iterable[Queue], cluster: Cluster, goes_on: Set[str], now: float) -> Iterator[Queue]:
+    """With what stopped, and is not charged yet, in their budgets."""
+    owed = Counter[str]()
+    for said, names in queues.uncharged(cluster.all(WorkloadObject), cluster.all(types.QueueObject), goes_on):
+        owed.update(dict.fromkeys(names, said.status.attained))
+    yield from (owing(one, owed[one.name], now=now) if owed[one.name] else one for one in found)
 
 
 def _workloads(cluster: Cluster, *, everything: bool) -> dict[str, WorkloadObject]:
