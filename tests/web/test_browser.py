@@ -207,6 +207,23 @@ async def test_a_workload_is_cancelled_from_the_view_of_all_gpus_which_stays_as_
         assert page.url == f"{shown.address}/now?sort=free" and await page.evaluate("scrollY") == where > 0
 
 
+async def test_a_button_with_the_focus_says_what_it_does_and_what_goes_leaves_the_focus_beside_it() -> None:
+    async with board(*THINGS, JOB) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/workload/vision/job-wait-1")
+        await page.locator("[data-act=suspend]").focus()
+        off = {"spec": {"active": False}, "status": {"phase": "Suspended", "reason": "Suspended"}}
+        place = Ref(kinds.WORKLOADS, "job-wait-1", "vision")
+        await shown.client.patch(place, off)
+        await shown.client.patch(place, off, subresource="status")
+        await page.wait_for_selector("[data-act=resume]")
+        assert await page.locator("[data-act=resume]").inner_text() == "resume"
+        await page.goto(f"{shown.address}/waiting")
+        await page.locator("input[value='vision/job-wait-2']").focus()
+        await shown.client.delete(Ref(kinds.WORKLOADS, "job-wait-2", "vision"))
+        await page.wait_for_selector("input[value='vision/job-wait-2']", state="detached")
+        assert (await page.evaluate("document.activeElement.value")).startswith("vision/job-wait-")
+
+
 async def test_of_a_mixed_choice_each_action_is_offered_for_those_that_it_can_be_done_to() -> None:
     off = workload("vision/job-off", "vision", 1, status={"phase": "Suspended", "reason": "Suspended"})
     job = JOB | {"metadata": {"name": "off", "namespace": "vision"}}

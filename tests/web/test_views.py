@@ -233,6 +233,13 @@ async def test_queues_say_what_is_borrowed_from_whom_and_what_is_left_of_the_bud
     assert "<b>100 left</b> of 100 GPU-hours: 0 spent, 0 reserved" in page
 
 
+async def test_what_is_guaranteed_to_nobody_is_lent_by_no_queue() -> None:
+    things = node("n1"), queue("nlp", 2), queue("vision", 1)
+    async with board(*things, workload("nlp/job-a", "nlp", 3, at="n1[0,1,2]")) as shown:
+        page = await shown.page("/queues")
+    assert "borrows 1" in page and " from vision" not in page and "1 unused" in page and "lent to" not in page
+
+
 async def test_queues_of_a_missing_parent_or_in_a_circle_are_roots_with_their_children_below() -> None:
     parents = {"a": "ghost", "b": "a", "x": "y", "y": "x", "z": ""}
     async with board(*(queue(name, parent=parent) for name, parent in parents.items())) as shown:
@@ -283,7 +290,7 @@ async def test_the_timeline_first_shows_a_span_that_fits_what_there_is(
     assert re.findall(r'class="now" d="M([\d.]+) 0V16"/></svg>\n', page) == [str(now)]
     (left,) = re.findall(r'class="runs" x="([\d.]+)"', page)
     minute = now / (1440 if span else 30)  # of a day back, or of half an hour
-    assert 11 * minute - 0.1 <= now - float(left) <= 12 * minute + 0.1
+    assert 12 * minute - 0.1 <= now - float(left) <= 13 * minute + 0.1
 
 
 async def test_each_window_in_sight_of_a_reservation_that_repeats_is_drawn() -> None:

@@ -190,7 +190,7 @@ def _cause(root: str, error: Any) -> Cause:
     if kind == "enum":
         return unsupported(path, value, [each for each in error.kind.options if each is not None])
     if kind == "type":
-        wanted, found = " or ".join(error.kind.types), _type(value)
+        wanted, found = ",".join(sorted(error.kind.types)), _type(value)
         hint = f'; write a fraction as a string: "{value}"' if type(value) is float and "string" in wanted else ""
         return Cause(path, TYPE, f'Invalid value: "{found}": {path} in body must be of type {wanted}: "{found}"{hint}')
     if kind in _BOUNDS:

@@ -76,12 +76,15 @@ def page(world: World, ask: Ask) -> Page:
     tree = [one for one in _tree(world.queues) if one[0] in seen]
     named = {name: _row(said, depth, tallies[name], capacity) for name, said, depth in tree}
     kin: defaultdict[str, list[Row]] = defaultdict(list)
-    for name, row in named.items():
-        kin[world.queues[name].spec.parent].append(row)
-    most = max([1.0, *(max(it.guaranteed or 0, it.limit or 0, it.share or 0, it.now.held) for it in named.values())])
+    parents = [world.queues[name].spec.parent for name in named]
+    for row, above in zip(named.values(), parents):
+        kin[above].append(row)
+    whole = {above: (named[above].guaranteed if above in named else None) or capacity for above in kin}
+    shown = (max(it.guaranteed or 0, it.limit or 0, it.share or 0, it.now.held) for it in named.values())
+    most = max(1.0, capacity, *shown)
     rows = {
-        name: replace(row, with_whom=_partners(row, kin[world.queues[name].spec.parent]), most=most)
-        for name, row in named.items()
+        name: replace(row, with_whom=_partners(row, kin[above], whole[above]), most=most)
+        for (name, row), above in zip(named.items(), parents)
     }
     unknown = sorted(set(tallies) - set(world.queues))
     facts = {"unknown": unknown, "count": len(rows), "capacity": capacity}
@@ -168,8 +171,10 @@ def _budget(said: types.QueueObject, held: float) -> Budget | None:
     return None
 
 
-def _partners(row: Row, kin: list[Row]) -> tuple[str, ...]:
-    """The queues beside it that it borrows from, or lends to."""
+def _partners(row: Row, kin: list[Row], whole: float) -> tuple[str, ...]:
+    """The queues beside it that it borrows from, or lends to; none where enough is guaranteed to nobody."""
+    if sum(it.borrowed for it in kin) <= whole - sum(it.guaranteed or 0.0 for it in kin):
+        return ()
     others = [it for it in kin if it.name != row.name]
     if row.borrowed:
         return tuple(it.name for it in others if it.left)

@@ -108,7 +108,7 @@ class Scene:
 
 def page(world: World, ask: Ask) -> Page:
     back, ahead = SPANS.get(ask.get("span"), SPANS["day"])
-    now = floor(ask.now / 60) * 60.0  # a line moves once a minute
+    now = ceil(ask.now / 60) * 60.0  # a line moves once a minute, and what was is never beyond it
     axis, by = Axis(now - back, now + ahead), ask.get("by") or "workload"
     nodes = {it.name: it for it in rows(world)} if by == "node" and ask.sight.sees_nodes else {}
     ends, is_chosen = Ends(world, now), within(world, ask.get("queue"))

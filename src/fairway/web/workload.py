@@ -106,7 +106,7 @@ class Workload:
         """See Starts. A moment that has gone by, or is not in sight, is none."""
         early, late, is_rough = self.forecast
         bound = self.kept if self.kept and self.kept >= (late or early or 0.0) + 60.0 else None
-        if self.state == "waiting" and (late or early or 0.0) >= now - GONE_SECONDS:
+        if self.state in ("waiting", "paused") and (late or early or 0.0) >= now - GONE_SECONDS:
             is_past = early is not None and early < now - GONE_SECONDS
             return "rough" if is_rough else "forecast", None if is_past else early, late, bound
         return ("kept", self.kept, None, None) if self.kept and self.kept > now else ("", None, None, None)

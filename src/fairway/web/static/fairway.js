@@ -132,6 +132,7 @@ setInterval(() => { if (stream) warn(); }, 1000);
 // Drawing
 
 function draw(content, isWhole) {
+  const had = document.activeElement, row = had.closest("[data-key]"), near = [row, row?.nextElementSibling, row?.previousElementSibling];
   if (content.title) document.title = `${content.title} · Fairway`;
   if (isWhole) pages.lists = {};
   if (content.frame !== undefined) morph(main, parsed(content.frame), true);
@@ -144,6 +145,7 @@ function draw(content, isWhole) {
     const name = box.dataset.list, known = pages.lists[name], change = content.lists?.[name], isNew = !box.children.length;
     if (known && (isNew || change)) fill(box, known, isNew ? known.rows : change.rows, isNew || isWhole);
   }
+  if (!had.isConnected) (near.find(it => it?.isConnected)?.querySelector("button, input, a") || main).focus({preventScroll: true});
   if (isWhole) afterWhole();
   for (const name in content.lists?.map?.rows) map.changed.add(name);
   if (ONE("map") && (isWhole || content.lists?.map)) dueMap();
@@ -174,7 +176,7 @@ function morph(old, made, isRoot) {
     if (old.matches("canvas")) return;  // its size is its content
     for (const {name} of [...old.attributes]) if (!made.hasAttribute(name) && !(name === "open" || name === "data-own")) old.removeAttribute(name);
     for (const {name, value} of made.attributes) if (old.getAttribute(name) !== value && name !== "open") old.setAttribute(name, value);
-    if (old.matches("[data-list], [data-own]") || (old === document.activeElement && "value" in old)) return;
+    if (old.matches("[data-list], [data-own]") || (old === document.activeElement && old.matches("input, select, textarea"))) return;
   }
   const next = [...made.childNodes];
   let here = old.firstChild;
@@ -491,6 +493,8 @@ async function propose(action, workloads) {
   if (!dialog.open) dialog.showModal();
 }
 
+dialog.addEventListener("close", () => { if (document.activeElement === document.body) main.focus({preventScroll: true}); });
+
 async function send(asked, button) {
   const words = dialog.querySelector("[role=status]");
   button.disabled = true;
@@ -534,11 +538,14 @@ async function attempt(form, isTrial) {
   tryIt.disabled = false;
 }
 
-const clear = form => form.querySelectorAll("input").forEach(it => { it.value = ""; });  // a manifest says these itself
+// A manifest says itself what inputs would; a command that follows it has the usual ones again.
+const clear = form => { form.dataset.cleared = "yes"; form.querySelectorAll("input").forEach(it => { it.value = ""; }); };
+const renew = form => { delete form.dataset.cleared; form.querySelectorAll("input").forEach(it => { it.value ||= it.defaultValue; }); };
 main.addEventListener("input", event => {
   const form = event.target.closest("[data-submit]");
   if (form) form.querySelector("[data-make]").disabled = true;
   if (form && event.target.name === "manifest") clear(form);
+  if (form?.dataset.cleared && event.target.name === "command") renew(form);
 });
 const desk = () => main.querySelector("[data-submit]");
 document.addEventListener("dragover", event => { if (desk()) event.preventDefault(); });
