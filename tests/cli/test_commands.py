@@ -122,7 +122,7 @@ def test_a_program_that_is_not_there_is_told_by_its_name(machine: Machine) -> No
 
 def test_the_status_of_a_job_says_what_it_asked_for(machine: Machine) -> None:
     asked = ("--cpus", "500m", "--time-limit", "1h", "--retries", "2")
-    machine.run("submit", "--name", "asks", *asked, "--", "sh", "-c", "sleep 600")
+    machine.run("submit", "--name", "asks", *asked, "--", "sh", "-c", "sleep 600\necho $RANK")
     machine.until("asks", "Running")
     said = machine.run("status", "asks")
     moved = machine.run("modify", "asks", "--time-limit", "30m", "--deadline", "2h")
@@ -130,10 +130,19 @@ def test_the_status_of_a_job_says_what_it_asked_for(machine: Machine) -> None:
     machine.run("cancel", "asks")
     assert re.search(r"\npodsets: +main × 1 \(0.5 CPU\)\n", said) and re.search(r"\nlimit: +1h\n", said)
     assert re.search(r"\nlimit: +30m\n", changed)
-    assert re.search(r"\ncommand: +sh -c 'sleep 600'\nfolder: +/.+\nretries: +2\n", said)
+    assert re.search(r"\ncommand: +sh -c 'sleep 600 ⏎ echo \$RANK'\nfolder: +/.+\nretries: +2\n", said)
     assert re.search(r"\nsubmitted: +[\d:]+\n(.+\n)+ends by: +\S+", said)
     [deadline] = re.findall(r"\ndeadline: +(.+)\n", changed)
     assert f"deadline {deadline}" in moved
+
+
+def test_the_status_of_an_array_says_what_its_shell_runs(machine: Machine) -> None:
+    machine.run("submit", "--name", "row", "--array", "0-3", "--", "sleep", "600")
+    machine.run("submit", "--name", "grid", "--sweep", "--", "sleep", "{600,601}")
+    row, grid = machine.run("status", "row"), machine.run("status", "grid")
+    machine.run("cancel", "row", "grid")
+    assert re.search(r"\ncommand: +sleep 600\n", row)
+    assert re.search(r"\ncommand: +sleep 600 601 \(the words of all trials\)\n", grid)
 
 
 def test_a_name_that_is_taken_is_told_by_its_option(machine: Machine) -> None:

@@ -18,6 +18,7 @@ from .main import Problem
 
 MOST_TRIALS, USUAL_AT_ONCE = 100_000, 1_000
 GROUP = re.compile(r"\{([^{},]*(?:,[^{},]*)+)\}|\{(-?\d+)\.\.(-?\d+)(?:\.\.(\d+))?\}")
+TRIAL = "trial"  # the name of the shell that runs a trial
 GANG = "RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT"
 """What the workers of one training find; a trial stands alone."""
 
@@ -108,7 +109,7 @@ def launcher(trials: Trials, names: Sequence[str] = ("FAIRWAY_ARRAY_TASK_ID",)) 
         place += len(texts)
     lines += [f"export {' '.join(f'{name}=$n' for name in names)}", f"exec {' '.join(argv)}"]
     words = [text for texts in trials.words for text in texts]
-    return ["/bin/sh", "-c", "\n".join(lines), "trial", *words]
+    return ["/bin/sh", "-c", "\n".join(lines), TRIAL, *words]
 
 
 def _number(runs: Sequence[range]) -> list[str]:

@@ -224,7 +224,7 @@ def _budget(queue: Thing) -> Iterator[list[object]]:
             whole, spent = float(exact(str(budget["gpuHours"]))), said.get("budgetSpent") or {}
             used, kept = float(spent.get("gpuHours", 0)), float(said.get("budgetReserved", 0))
             ends = clock_time(time(spent["since"]) + duration(budget["period"]), 0.0) if spent.get("since") else ""
-            hours = [f"{amount:,.1f}" for amount in (whole, used, kept, max(0.0, whole - used - kept))]
+            hours = [f"{round(amount, 3):,}" for amount in (whole, used, kept, max(0.0, whole - used - kept))]
             yield [queue["metadata"]["name"], *hours, ends]
 
 

@@ -12,6 +12,7 @@ from fairway.api.names import ON_THIS_MACHINE
 from fairway.kube.client import Client
 
 from .amounts import listed, needs_of
+from .array import TRIAL
 from .connect import on_cluster
 from .find import Found, failure, get, pods_of, refusal
 from .leader import warn
@@ -55,9 +56,13 @@ def _program(owner: Thing) -> Thing:
     """What only the object that the user made says: what runs in its first container, and how often it may fail."""
     spec = owner.get("spec") or {}
     main = next(iter(((spec.get("template") or {}).get("spec") or spec).get("containers") or ()), {})
-    words = shlex.join([*(main.get("command") or ()), *(main.get("args") or ())])
+    words = [it.replace("$$", "$") for it in (*(main.get("command") or ()), *(main.get("args") or ()))]
+    text = shlex.join(words).replace("\n", " ⏎ ")
+    if words[3:4] == [TRIAL]:  # the shell of an array; that of a sweep chooses among these words
+        text = shlex.join(words[4:]) + (" (the words of all trials)" if "case $((" in words[2] else "")
     return {
-        "command": shorten(words, COMMAND_WIDTH, placeholder=" …"), "folder": main.get("workingDir"),
+        "command": shorten(text, COMMAND_WIDTH, placeholder=" …"),
+        "folder": main.get("workingDir"),
         "image": main.get("image", "").replace(ON_THIS_MACHINE, ""),
         "retries": spec.get("backoffLimitPerIndex", spec.get("backoffLimit")),
     }  # fmt: skip
@@ -120,7 +125,8 @@ def _print_history(said: Thing, now: float) -> None:
     for eviction in said.get("evictionHistory") or ():
         by = f" for {eviction['for']}" if eviction.get("for") else ""
         word = "paused" if eviction.get("paused") else "evicted"
-        line = "; ".join(filter(None, (f"{eviction['reason']}{by}", eviction.get("unpaused"))))
+        more = eviction.get("unpaused") if said.get("phase") not in ("Succeeded", "Failed") else ""
+        line = "; ".join(filter(None, (f"{eviction['reason']}{by}", more)))
         click.echo(in_local_time(f"{word} {age(eviction['time'], now)} ago: {line}", now))
 
 

@@ -133,7 +133,8 @@ class Accounts:
             book = self._books[queue]
             if day > book.settled() and (not book.knows(day) or any(book.left(claim, day))):
                 waits, now = True, self.means.now()
-                hurries = said.metadata.deletion_timestamp is not None
+                is_too_much = any(amount < 0 for amount in book.left(claim, day)[0].values())
+                hurries = is_too_much or said.metadata.deletion_timestamp is not None
                 self.agenda.note(queue, now + HURRIED_SECONDS if hurries else _next(now))
         return waits
 

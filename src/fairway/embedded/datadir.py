@@ -35,7 +35,8 @@ def _taken(folder: Path) -> UpError:
 
 
 async def down(folder: Path, clock: Clock, *, keeps_pods: bool = False) -> None:
-    """Ends the cluster of a data directory, and waits until it is gone."""
+    """Ends the cluster of a data directory, or what a killed one left running, and waits until it is gone; an UpError
+    where there is neither."""
     try:
         pid = holder(folder / "lock")
     except PermissionError as error:
@@ -46,8 +47,9 @@ async def down(folder: Path, clock: Clock, *, keeps_pods: bool = False) -> None:
         from fairway.node.podstatus import SHUTDOWN
 
         pods = folder / "pods"
-        if await clock.in_thread(partial(stop_all, pods, SHUTDOWN)):  # what a killed cluster left running
+        if await clock.in_thread(partial(stop_all, pods, SHUTDOWN)):
             note_end(pods, clock.now())
+            return
     if not pid:
         raise UpError(f"no cluster runs on {folder}")
     with suppress(ProcessLookupError):
