@@ -586,5 +586,5 @@ _CAUSES: Mapping[Cause, str] = {
     Cause.NODE_LOST: "its node is lost",
     Cause.PODS_LOST: "a pod of it was lost, and all start again",
     Cause.START_TIMEOUT: "its pods did not get ready in time",
-    Cause.SUSPENDED: "suspended by its user",
+    Cause.SUSPENDED: "suspended",
 }
