@@ -21,23 +21,36 @@ START = 1_800_000_000.0
 
 
 class Link:
-    """The way of one candidate to the server; it can be cut, or bring no answer to a write."""
+    """The way of one candidate to the server; it can be cut, or bring no answer to a write, or bring writes late and
+    without an answer. `since_read`: what happens once between a read and what follows it."""
 
-    def __init__(self, server: Server) -> None:
-        self.server, self.is_cut, self.is_mute = server, False, False
+    def __init__(self, server: Server, clock: VirtualClock) -> None:
+        self.server, self.clock, self.is_cut, self.is_mute, self.is_late = server, clock, False, False, False
+        self.since_read: Callable[[], Awaitable[Any]] | None = None
+        self.late: list[asyncio.Task[None]] = []
 
     async def __call__(self, request: Request) -> Response:
         if self.is_cut:
             raise ConnectionError("cut")
+        if self.is_late and request.method != "GET":
+            self.late.append(asyncio.create_task(self._late(request)))
+            await asyncio.Event().wait()
         answer = await self.server.handle(request)
+        if request.method == "GET" and (happens := self.since_read):
+            self.since_read = None
+            await happens()
         if self.is_mute and request.method != "GET":
             await asyncio.Event().wait()
         return answer
 
+    async def _late(self, request: Request) -> None:
+        await self.clock.sleep(0.3)
+        await self.server.handle(request)
+
 
 class Candidate:
     def __init__(self, server: Server, clock: Clock, identity: str) -> None:
-        self.link = Link(server)
+        self.link = Link(server, clock)
         self.election = Election(Client(self.link, clock, seeded(1)), LEASE, identity=identity, term=15.0)
         self.task = asyncio.create_task(self.election.run())
 
@@ -204,3 +217,29 @@ def test_a_leader_that_cannot_renew_stops_after_two_thirds_of_the_term() -> None
         return clock.now() - began
 
     assert 9.9 <= play(story) <= 10.2
+
+
+def test_a_lease_is_given_up_though_it_is_written_late() -> None:
+    async def story(server: Server, clock: VirtualClock) -> str:
+        one = Candidate(server, clock, "one")
+        one.link.is_late = True
+        await clock.sleep(0.1)
+        await one.crash()
+        one.link.is_late = False
+        await one.election.release()
+        await asyncio.gather(*one.link.late)
+        return (await one.election.client.get(LEASE))["spec"]["holderIdentity"]
+
+    assert play(story) == ""
+
+
+def test_a_lease_is_given_up_though_a_note_is_written_on_it_meanwhile() -> None:
+    async def story(server: Server, clock: VirtualClock) -> str:
+        one = Candidate(server, clock, "one")
+        await one.election.acquired.wait()
+        await one.crash()
+        one.link.since_read = one.election.begin
+        await one.election.release()
+        return (await one.election.client.get(LEASE))["spec"]["holderIdentity"]
+
+    assert play(story) == ""

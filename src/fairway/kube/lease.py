@@ -22,7 +22,7 @@ from fairway.api.quantities import time
 from .client import ApiError, Client
 from .kinds import Ref
 
-TERM_SECONDS, FOLLOW_SECONDS, RELEASE_SECONDS = 15.0, 1.0, 2.0
+TERM_SECONDS, FOLLOW_SECONDS, RELEASE_SECONDS, LOOK_SECONDS = 15.0, 1.0, 2.0, 0.05
 log = logging.getLogger(__name__)
 
 
@@ -77,6 +77,7 @@ class Election:
                 try:
                     await self._turn()
                 except (ApiError, OSError, msgspec.MsgspecError) as error:
+                    self._asked = self._renewed if isinstance(error, ApiError) else self._asked  # it was answered
                     log.warning("lease %s: %s", self.lease.name, str(error) or type(error).__name__)
                 if self.acquired.is_set() and not self.is_leader():
                     self.acquired.clear()
@@ -88,17 +89,31 @@ class Election:
 
     async def release(self) -> None:
         """Gives the lease up if it is ours, also where no answer said so yet: the next one need not wait."""
-        self._renewed = float("-inf")
+        is_open, self._renewed = self._asked > self._renewed, float("-inf")
         if self._is_recent(self._asked):
             with suppress(ApiError, OSError):
-                await self.client.clock.within(RELEASE_SECONDS, self._give_up())
+                await self.client.clock.within(RELEASE_SECONDS, self._given_up(is_open=is_open))
 
-    async def _give_up(self) -> None:
+    async def _given_up(self, *, is_open: bool) -> None:
+        """What was cut off may still be written: a conflict is tried again, an open request waited for."""
+        while True:
+            try:
+                if await self._give_up() or not is_open:
+                    return
+            except ApiError as error:
+                if error.status != 409 and not (error.status == 404 and is_open):
+                    raise
+            await self.client.clock.sleep(LOOK_SECONDS)
+
+    async def _give_up(self) -> bool:
+        """Whether it was ours."""
         found = await self.client.get(self.lease, _Lease)
-        if found.spec.holder_identity == self.identity:
-            worked = {WORKED: micro_time(self.client.clock.now())} if self._works else {}
-            seen = {"resourceVersion": found.metadata.resource_version, "annotations": worked}
-            await self.client.patch(self.lease, {"metadata": seen, "spec": {"holderIdentity": ""}})
+        if found.spec.holder_identity != self.identity:
+            return False
+        worked = {WORKED: micro_time(self.client.clock.now())} if self._works else {}
+        seen = {"resourceVersion": found.metadata.resource_version, "annotations": worked}
+        await self.client.patch(self.lease, {"metadata": seen, "spec": {"holderIdentity": ""}})
+        return True
 
     async def _turn(self) -> None:
         now, began = self.client.clock.now(), self.client.clock.elapsed()
