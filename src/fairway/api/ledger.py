@@ -38,22 +38,18 @@ def charge(queue: Queue, use: Use, *, now: float, half_life: float) -> Ledger:
         users[use.workload.user] = grown(users.get(use.workload.user), use.gpu_seconds, now=now, half_life=half_life)
     if is_own and use.runtime is not None:
         runtimes = learn(runtimes, use.workload, use.runtime)
-    spent, since = queue.spent(now)
     return replace(
-        ledger,
+        queue.spend(use.gpu_seconds, now),
         usage=tuple(sorted(usage.items())),
         users=tuple(sorted(users.items())),
-        budget_spent=spent + use.gpu_seconds,
-        budget_since=since,
         runtimes=tuple(sorted(runtimes.items())),
     )
 
 
 def owing(queue: Queue, gpu_seconds: float, *, now: float) -> Queue:
     """The queue with as much in its budget that it is not charged for yet: a period begins with the first charge."""
-    (spent, since), has_begun = queue.spent(now), queue.ledger.budget_since is not None
-    ledger = replace(queue.ledger, budget_spent=spent + gpu_seconds, budget_since=since if has_begun else None)
-    return replace(queue, ledger=ledger)
+    ledger, has_begun = queue.spend(gpu_seconds, now), queue.ledger.budget_since is not None
+    return replace(queue, ledger=ledger if has_begun else replace(ledger, budget_since=None))
 
 
 def evicted(ledger: Ledger, gpus: Mapping[Pool, int], *, now: float) -> Ledger:

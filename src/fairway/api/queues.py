@@ -5,7 +5,7 @@ restart loses nothing: `ledger` reads it, `ledger_status` writes it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from msgspec.structs import replace
 
@@ -131,19 +131,14 @@ def _namespaces(said: LabelSelector, around: Surroundings) -> frozenset[str]:
     return frozenset(name for name in around.namespaces if selects(wanted, around.labels(name)))
 
 
-def lineage(parent_of: Callable[[str], str], name: str) -> Iterator[str]:
-    """A queue and those above it; a cycle ends where it began."""
-    passed: set[str] = set()
-    while name and name not in passed:
-        yield name
-        passed.add(name)
-        name = parent_of(name)
+def lineage(known: Mapping[str, types.QueueObject], name: str) -> Iterator[str]:
+    """The queue and the queues above it, with the first that is not there; a cycle ends where it began."""
+    return engine.lineage(lambda one: known[one].spec.parent if one in known else "", name)
 
 
 def path(known: Mapping[str, types.QueueObject], name: str) -> list[str]:
-    """The queue and those above it, as far as they are there."""
-    above = lineage(lambda one: known[one].spec.parent if one in known else "", name)
-    return [one for one in above if one in known]
+    """The queue and the queues above it, as far as they are there."""
+    return [one for one in lineage(known, name) if one in known]
 
 
 def uncharged(

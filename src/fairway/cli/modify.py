@@ -105,8 +105,8 @@ def _change(given: dict[str, Any]) -> Callable[[Client, Found], Any]:
                 await client.patch(owner, {"metadata": meta})
         except ApiError as error:
             raise _by_option(error) from error
-        told = ", ".join(f"{option[2:]} {_text(value) or NONE}" for option, value in given.items())
-        return f"modified: {in_local_time(told, client.clock.now())}"
+        changes = ", ".join(f"{option[2:]} {_text(value) or NONE}" for option, value in given.items())
+        return f"modified: {in_local_time(changes, client.clock.now())}"
 
     return change
 

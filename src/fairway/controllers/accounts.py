@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from hashlib import sha256
+from itertools import islice
 
 import msgspec
 from msgspec.structs import replace
@@ -27,6 +28,7 @@ from fairway.api.decode import change
 from fairway.api.nodes import uses
 from fairway.api.objects import Metadata
 from fairway.api.quantities import Malformed, exact, time, time_text
+from fairway.api.queues import lineage
 from fairway.api.types import VERSION, EvictionRecord, UsageDayObject, UsageDaySpec, UsageDayStatus, WorkloadObject
 from fairway.api.workloads import key_of
 from fairway.kube import kinds
@@ -131,9 +133,10 @@ class Accounts:
         waits = False
         for day, queue, claim in self._claims(said, self.means.now()):
             book = self._books[queue]
-            if day > book.settled() and (not book.knows(day) or any(book.left(claim, day))):
+            left = book.left(claim, day)
+            if day > book.settled() and (not book.knows(day) or any(left)):
                 waits, now = True, self.means.now()
-                is_too_much = any(amount < 0 for amount in book.left(claim, day)[0].values())
+                is_too_much = any(amount < 0 for amount in left[0].values())
                 hurries = is_too_much or said.metadata.deletion_timestamp is not None
                 self.agenda.note(queue, now + HURRIED_SECONDS if hurries else _next(now))
         return waits
@@ -144,10 +147,11 @@ class Accounts:
         if said.status.attempt and FINALIZER in said.metadata.finalizers:
             served = used(said, now=now).served
             days = dict(served.days) if served else {}
-            day = day_of(time(served.until)) if served and is_over(said.status) else after(day_of(now), 1)
-            while day <= day_of(now):
-                days[day] = {said.spec.queue: {}, **days.get(day, {})}
-                day = after(day, 1)
+            if served and is_over(said.status):
+                day = day_of(time(served.until))
+                while day <= day_of(now):
+                    days[day] = {said.spec.queue: {}, **days.get(day, {})}
+                    day = after(day, 1)
             yield from accounts.claims(said, days)
 
     async def _turn(self, key: str) -> float | None:
@@ -260,10 +264,7 @@ class Accounts:
         return msgspec.convert(await self.means.client.create(kinds.USAGE_DAYS, value), UsageDayObject)
 
     def _parents(self, queue: str) -> Iterator[str]:
-        seen, passed = self.means.view.queues, {queue}
-        while queue in seen and (queue := seen[queue].spec.parent) and queue not in passed:
-            passed.add(queue)
-            yield queue
+        return islice(lineage(self.means.view.queues, queue), 1, None)
 
     async def _settle(self, queue: str, today: str) -> None:
         """What is long over takes no more, and needs no marks."""

@@ -42,6 +42,7 @@ from fairway.engine import (
     counts_of,
     invalid_parent,
     learn,
+    lineage,
 )
 from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
@@ -274,7 +275,7 @@ def summed(snapshot: Snapshot, own: Mapping[tuple[str, ...], int]) -> Counter[tu
     """What queues have, with all below them; of each key the first is the queue."""
     known, total = snapshot.queues, Counter[tuple[str, ...]]()
     for (queue, *rest), amount in own.items():
-        for name in queues.lineage(lambda one: known[one].parent if one in known else "", queue):
+        for name in lineage(lambda one: known[one].parent if one in known else "", queue):
             total[name, *rest] += amount
     return total
 

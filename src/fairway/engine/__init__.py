@@ -47,6 +47,7 @@ from .queueing import level as level
 from .quota import Account as Account
 from .quota import QueueTree as QueueTree
 from .quota import invalid_parent as invalid_parent
+from .quota import lineage as lineage
 from .reservations import occurrence as occurrence
 from .resources import DEVICE as DEVICE
 from .resources import capacity_of as capacity_of

@@ -6,7 +6,7 @@ Absent is None or an empty tuple. What is read from Kubernetes objects is made i
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 Amounts = tuple[tuple[str, int], ...]
@@ -416,6 +416,11 @@ class Queue:
         if since is None or period is None or now < since + period:
             return self.ledger.budget_spent, now if since is None else since
         return 0.0, now - (now - since) % period
+
+    def spend(self, gpu_seconds: float, now: float) -> Ledger:
+        """Its ledger with so much more spent of the budget."""
+        spent, since = self.spent(now)
+        return replace(self.ledger, budget_spent=spent + gpu_seconds, budget_since=since)
 
 
 @dataclass(frozen=True, slots=True)

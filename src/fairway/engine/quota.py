@@ -95,6 +95,15 @@ class Branch:
         return next(pair for pair in zip(self.line[::-1], other.line[::-1]) if pair[0] is not pair[1])
 
 
+def lineage(parent_of: Callable[[str], str], name: str) -> Iterator[str]:
+    """A queue and the queues above it, by name; a cycle ends where it began. `parent_of`: "" for a root."""
+    passed: set[str] = set()
+    while name and name not in passed:
+        yield name
+        passed.add(name)
+        name = parent_of(name)
+
+
 def invalid_parent(name: str, queues: Mapping[str, Queue]) -> tuple[str, str] | None:
     """Why the parents of a queue lead to no root, in a word and in a clause; None where they do."""
     passed = [name]

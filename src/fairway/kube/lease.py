@@ -92,9 +92,9 @@ class Election:
         is_open, self._renewed = self._asked > self._renewed, float("-inf")
         if self._is_recent(self._asked):
             with suppress(ApiError, OSError):
-                await self.client.clock.within(RELEASE_SECONDS, self._given_up(is_open=is_open))
+                await self.client.clock.within(RELEASE_SECONDS, self._until_given_up(is_open=is_open))
 
-    async def _given_up(self, *, is_open: bool) -> None:
+    async def _until_given_up(self, *, is_open: bool) -> None:
         """What was cut off may still be written: a conflict is tried again, an open request waited for."""
         while True:
             try:

@@ -40,6 +40,7 @@ from fairway.engine import (
     counts_of,
     decide,
     gpus_of,
+    lineage,
 )
 from fairway.referee import check
 
@@ -264,16 +265,11 @@ class Forward:
 
     def _spend(self, key: str) -> None:
         """Count all that it used in the budgets of its queue and of those above it."""
-        name, passed = self.running[key].workload.queue, set[str]()
-        while (queue := self._queues.get(name)) is not None and name not in passed:
-            passed.add(name)  # parents may make a cycle
-            if queue.budget is not None:
-                spent, since = queue.spent(self.now)
-                used = spent + self.progress[key].attained
-                ledger = replace(queue.ledger, budget_spent=used, budget_since=since)
-                self._queues[name] = replace(queue, ledger=ledger)
-                self.state.observe(self._queues[name])
-            name = queue.parent
+        known = self._queues
+        for name in lineage(lambda one: known[one].parent if one in known else "", self.running[key].workload.queue):
+            if name in known and known[name].budget is not None:
+                known[name] = replace(known[name], ledger=known[name].spend(self.progress[key].attained, self.now))
+                self.state.observe(known[name])
 
     def _evict(self, verdict: Evict) -> None:
         key = verdict.workload

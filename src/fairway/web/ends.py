@@ -9,10 +9,11 @@ from contextlib import suppress
 from functools import cache
 
 from fairway.api.quantities import Malformed, duration
+from fairway.api.queues import path
 from fairway.engine import Lengths, Sketch, known_group
 
 from .workload import Workload
-from .world import World, lines_above
+from .world import World
 
 End = tuple[str, float | None, float | None]
 """How it is known (limit, expected, learned or nothing), and the earlier and the later moment."""
@@ -40,7 +41,7 @@ class Ends:
     def _limit(self, queue: str) -> float | None:
         """The time limit of what names none: the queue's own, or the nearest above it."""
         queues = self._world.queues
-        texts = [queues[name].spec.time_limit.default for name in lines_above(queue, queues) if name in queues]
+        texts = [queues[name].spec.time_limit.default for name in path(queues, queue)]
         with suppress(Malformed):
             return duration(next(text for text in texts if text)) if any(texts) else None
         return None

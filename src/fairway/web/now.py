@@ -11,13 +11,14 @@ from operator import attrgetter
 from typing import Any
 
 from fairway.api.quantities import Malformed, time
+from fairway.api.queues import lineage
 from fairway.engine import Selector
 
 from .ends import End, Ends
 from .floor import LOOKED_AT, Block, Holder, Row, may_use, rows
 from .page import Ask, Page, drawn, window
 from .workload import Workload
-from .world import World, lines_above
+from .world import World
 
 NODES, MAPPED, NAMED = 120, 24, 200
 """Nodes that are shown at once, since a row says more than one of a table; more than so many have a map as well, on
@@ -93,13 +94,13 @@ def _groups(found: Sequence[Row], ask: Ask) -> list[tuple[str, int]]:
 def queue_choices(world: World) -> list[tuple[str, str]]:
     """For a filter: the queues that have workloads, and those above them."""
     named = {it.queue for it in world.workloads.values()}
-    names = sorted({above for name in named for above in lines_above(name, world.queues)})
+    names = sorted({above for name in named for above in lineage(world.queues, name)})
     return [("", "all queues"), *zip(names, names)]
 
 
 def within(world: World, queue: str) -> Callable[[str], bool]:
     """Whether a queue is that one or below it; every queue is where none is asked for."""
-    below = {queue, *(name for name in world.queues if queue in lines_above(name, world.queues))}
+    below = {queue, *(name for name in world.queues if queue in lineage(world.queues, name))}
     return below.__contains__ if queue else lambda _: True
 
 

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 
 from fairway.api import types
 from fairway.api.quantities import Malformed, duration, exact, format, parse, time
+from fairway.api.queues import lineage, path
 from fairway.engine import DEVICE, GPU
 
 from . import floor
 from .page import Ask, Page, drawn
 from .workload import OVER
-from .world import World, lines_above
+from .world import World
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +77,15 @@ def page(world: World, ask: Ask) -> Page:
     tree = [one for one in _tree(world.queues) if one[0] in seen]
     named = {name: _row(said, depth, tallies[name], capacity) for name, said, depth in tree}
     kin: defaultdict[str, list[Row]] = defaultdict(list)
-    parents = [world.queues[name].spec.parent for name in named]
-    for row, above in zip(named.values(), parents):
-        kin[above].append(row)
+    parent = {name: world.queues[name].spec.parent for name in named}
+    for name, row in named.items():
+        kin[parent[name]].append(row)
     whole = {above: (named[above].guaranteed if above in named else None) or capacity for above in kin}
     shown = (max(it.guaranteed or 0, it.limit or 0, it.share or 0, it.now.held) for it in named.values())
     most = max(1.0, capacity, *shown)
     rows = {
-        name: replace(row, with_whom=_partners(row, kin[above], whole[above]), most=most)
-        for (name, row), above in zip(named.items(), parents)
+        name: replace(row, with_whom=_partners(row, kin[parent[name]], whole[parent[name]]), most=most)
+        for name, row in named.items()
     }
     unknown = sorted(set(tallies) - set(world.queues))
     facts = {"unknown": unknown, "count": len(rows), "capacity": capacity}
@@ -94,23 +95,23 @@ def page(world: World, ask: Ask) -> Page:
 def _seen(world: World, ask: Ask) -> set[str]:
     """The queues of the workloads that the viewer may see, and those above them."""
     leaves = {it.queue for it in world.workloads.values() if ask.sight.sees(it.namespace)}
-    return {name for leaf in leaves for name in lines_above(leaf, world.queues)}
+    return {name for leaf in leaves for name in lineage(world.queues, leaf)}
 
 
 def _tree(queues: Mapping[str, types.QueueObject]) -> list[tuple[str, types.QueueObject, int]]:
     """Parents before their children, each with its depth; those in or below a circle as roots, as are those of a parent
     that is missing."""
 
-    def path(name: str) -> list[str]:
-        root, *below = reversed([it for it in lines_above(name, queues) if it in queues])
+    def down(name: str) -> list[str]:
+        root, *below = reversed(path(queues, name))
         return [name] if queues[root].spec.parent in queues else [root, *below]
 
-    return [(name, queues[name], len(path(name)) - 1) for name in sorted(queues, key=path)]
+    return [(name, queues[name], len(down(name)) - 1) for name in sorted(queues, key=down)]
 
 
 def _tallies(world: World, ask: Ask) -> defaultdict[str, Tally]:
     found: defaultdict[str, Tally] = defaultdict(Tally)
-    above = {name: tuple(lines_above(name, world.queues)) for name in {it.queue for it in world.workloads.values()}}
+    above = {name: tuple(lineage(world.queues, name)) for name in {it.queue for it in world.workloads.values()}}
     for it in world.workloads.values():
         held = it.held
         for name in above[it.queue] if it.state not in OVER else ():

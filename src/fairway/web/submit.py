@@ -58,15 +58,15 @@ async def submit(world: World, desk: Desk, viewer: Viewer, asked: Mapping[str, A
         things = [await desk.job(viewer.client, form, space)]
     else:
         things = list(_things(str(asked.get("manifest") or ""), space, queue))
-    told = []
+    told, is_trial = [], bool(asked.get("try"))
     for thing in things:
         try:
-            one = await _one(world, desk, viewer, thing, is_trial=bool(asked.get("try")))
+            one = await _one(world, desk, viewer, thing, is_trial=is_trial)
             told.append(one | {"place": _place(thing["metadata"])})
         except ApiError as error:
             told.append({"name": _called(thing), "error": error.message or str(error)})
     manifest = yaml.safe_dump_all(things, sort_keys=False, allow_unicode=True)
-    html = fragment("tried", {"told": told, "is_trial": bool(asked.get("try"))})
+    html = fragment("tried", {"told": told, "is_trial": is_trial})
     is_fit, form = not any("error" in it for it in told), {} if command else _said(things)
     return {"manifest": manifest, "html": html, "is_fit": is_fit, "form": form}
 

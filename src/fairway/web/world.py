@@ -7,7 +7,7 @@ credentials may list: Workloads of all namespaces, else of its own. A kind that 
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Container, Iterator, Mapping
+from collections.abc import AsyncIterator, Container, Mapping
 from contextlib import suppress
 from functools import partial
 from hashlib import blake2s
@@ -294,12 +294,3 @@ class World:
 
 def _holder(lease: LeaseObject | None) -> str:
     return lease.spec.holder_identity if lease else ""
-
-
-def lines_above(queue: str, queues: Mapping[str, types.QueueObject]) -> Iterator[str]:
-    """The queue and those above it; a circle ends."""
-    seen: set[str] = set()
-    while queue and queue not in seen:
-        seen.add(queue)
-        yield queue
-        queue = queues[queue].spec.parent if queue in queues else ""
