@@ -128,6 +128,51 @@ def test_a_time_limit_above_the_queues_maximum_is_refused():
     )
 
 
+def held(limit, gpus="2", **spec):
+    """A Workload that runs since an hour ago, with a time limit."""
+    template = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"nvidia.com/gpu": gpus}}}]}}
+    placed = {"pool": "p", "podSets": [{"name": "main", "nodes": [{"node": "n", "count": 1}]}]}
+    begun = {"type": "Admitted", "status": "True", "lastTransitionTime": "2026-11-21T11:00:00Z"}
+    meta, asks = {"name": "job-j", "namespace": "ns"}, {"podSets": [{"name": "main", "template": template}]}
+    spec = {"queue": "q", **asks, **({"timeLimit": limit} if limit else {}), **spec}
+    return {"metadata": meta, "spec": spec, "status": {"admission": placed, "conditions": [begun]}}
+
+
+QUEUES = {
+    ("Queue", "q"): {"metadata": {"name": "q"}, "spec": {"parent": "top"}},
+    ("Queue", "top"): {
+        "metadata": {"name": "top"}, "spec": {"budget": {"gpuHours": "10", "period": "30d"}},
+        "status": {"budgetSpent": {"gpuHours": 1, "since": "2026-11-20T00:00:00Z"}, "budgetReserved": 4},
+    },
+}  # fmt: skip
+LEFT = "is allowed while it runs: queue top has 5 of 10 GPU hours of its budget left"
+
+
+@pytest.mark.parametrize(
+    "before, after, said",
+    [
+        ("2h", "4h30m", ""),
+        ("2h", "1h", ""),
+        ("2h", "5h", f"found '5h'; at most 4h30m {LEFT}"),
+        ("2h", "", f"found no limit; at most 4h30m {LEFT}"),
+        ("", "26h30m", ""),
+        ("", "27h", f"found '27h'; at most 26h30m {LEFT}"),
+    ],
+)
+def test_what_runs_takes_no_time_limit_that_could_overrun_a_budget(before, after, said):
+    things = {**QUEUES, ("Workload", "ns/job-j"): held(before)}
+    old, new = (job({"fairway.dev/time-limit": it} if it else {}, suspend=False) for it in (before, after))
+    if not said:
+        assert let_in("Job", new, group="batch", old=old, things=things)
+        return
+    told = refusal("Job", new, group="batch", old=old, things=things)
+    assert told == f"metadata.annotations[fairway.dev/time-limit]: {said}"
+    assert refusal("Workload", held(after), old=held(before), things=things) == f"spec.timeLimit: {said}"
+    waits = {**held(before), "status": {}}
+    assert let_in("Job", new, group="batch", old=old, things={**things, ("Workload", "ns/job-j"): waits})
+    assert let_in("Workload", held(after, gpus="0"), old=held(before, gpus="0"), things=things)
+
+
 def test_what_depends_on_other_objects_is_let_in():
     assert let_in("Workload", workload(queue="nowhere", timeLimit="900h", topology={"required": "moon"}))
     assert let_in("Queue", {"metadata": {"name": "a"}, "spec": {"parent": "a"}})

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 from faults import Faults, kill_and_start
-from simworld import Thing, World, cluster, job, node, priority
+from simworld import Thing, World, cluster, job, node, pod, priority
 
 from fairway.api.quantities import time as seconds
 from fairway.api.usage import Day, usage
@@ -20,6 +20,7 @@ from fairway.cli.usage import _csv as as_csv
 from fairway.clock import VirtualClock, seeded
 from fairway.embedded.store import Key
 from fairway.kube import kinds
+from fairway.kube.client import ApiError
 from fairway.kube.kinds import Ref, Selection
 
 START = 1_800_000_000.0  # 2027-01-15T08:00:00Z
@@ -333,6 +334,27 @@ def test_a_queue_tells_what_of_its_budget_is_spent_and_reserved() -> None:
     before, after = play(story, node("n1", gpus=2))
     assert before["budgetReserved"] == 4 and not before.get("budgetSpent", {}).get("gpuHours")
     assert not after["budgetReserved"] and 1 <= after["budgetSpent"]["gpuHours"] < 1.01
+
+
+def test_what_runs_reserves_no_more_than_its_queues_budget_has_left() -> None:
+    async def story(world: World) -> tuple[str, Thing]:
+        await world.apply(queue("team", budget={"gpuHours": "10", "period": "30d"}))
+        said = {"labels": {"fairway.dev/queue": "team"}, "annotations": {"fairway.dev/time-limit": "1h"}}
+        await world.apply(job("a", seconds=9000, gpus=2, **said), pod("a", seconds=9000, gpus=1, **said))
+        await world.until(lambda: world.is_in("pod-a", "Running"))
+        await world.clock.sleep(60)
+        with pytest.raises(ApiError) as refused:
+            await world.annotate("a", time_limit="6h")
+        await world.annotate("a", time_limit="4h")
+        await world.clock.sleep(60)
+        with pytest.raises(ApiError):
+            notes = {"fairway.dev/time-limit": "3h"}
+            await world.client.patch(Ref(kinds.PODS, "a", "default"), {"metadata": {"annotations": notes}})
+        return str(refused.value), (await world.queue("team"))["status"]
+
+    said, status = play(story, node("n1", gpus=3))
+    assert "found '6h'; at most 4h30m is allowed while it runs: queue team has 7 of 10 GPU hours" in said
+    assert status["budgetReserved"] == 9
 
 
 def test_what_a_node_does_not_tell_is_unknown_and_never_idle() -> None:

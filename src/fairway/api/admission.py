@@ -13,9 +13,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from fairway.engine import Queue, invalid_parent
+from fairway.engine import Queue, invalid_parent, lineage
 
-from . import objects, owners, queues, workloads
+from . import budget, objects, owners, queues, workloads
+from .alone import workload_of_pod
 from .decode import cleaned, decode
 from .objects import DEFAULT_SCHEDULER, GATE, GROUP, QUEUE, SCHEDULER, USER, PodObject, PodTemplate
 from .pods import ALONE, pod_class
@@ -30,7 +31,7 @@ Cause: TypeAlias = tuple[str, str, str]
 INVALID, FORBIDDEN = "FieldValueInvalid", "FieldValueForbidden"
 ACCOUNTS = "system:serviceaccount:"
 CONTROLLERS = f"{ACCOUNTS}kube-system:"
-DEEPEST, MOST_RULES = 32, 20
+MOST_RULES = 20
 DISRUPTED = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 
 
@@ -144,17 +145,30 @@ def _workload(said: WorkloadObject, review: Review) -> None:
     if longest is not None and read.time_limit is not None and read.time_limit > longest:
         most = f"at most {duration_text(longest)}, the longest in queue {said.spec.queue}, is allowed"
         raise Malformed(f"found {shown(said.spec.time_limit)}; {most}", "spec.timeLimit")
+    held = _held(said, review)
+    if held is not None and held.spec.time_limit != said.spec.time_limit:
+        budget.check_limit(held, said.spec.time_limit, _line(held.spec.queue, review.lookup), review.now)
+
+
+def _held(said: WorkloadObject, review: Review) -> WorkloadObject | None:
+    """What is written of a workload that is there already; of a bare pod, what that says."""
+    if review.old is None or review.is_trusted:
+        return None
+    key = f"{review.namespace}/{said.metadata.name}"
+    if found := review.old if review.kind == "Workload" else review.lookup("Workload", key):
+        return decode(cleaned(found), WorkloadObject)
+    return workload_of_pod(decode(cleaned(review.old), PodObject)) if review.kind == "Pod" else None
+
+
+def _line(queue: str, lookup: Callable[[str, str], Said | None]) -> list[QueueObject]:
+    """The queue and those above it, as far as they are there."""
+    above = lineage(lambda name: str(part(lookup("Queue", name), "spec").get("parent") or ""), queue)
+    return [decode(cleaned(it), QueueObject) for name in above if (it := lookup("Queue", name))]
 
 
 def _longest(queue: str, lookup: Callable[[str, str], Said | None]) -> float | None:
     """The longest time limit that a queue and all above it allow."""
-    bounds: list[float] = []
-    for _ in range(DEEPEST):
-        spec = part(lookup("Queue", queue), "spec")
-        if longest := part(spec, "timeLimit").get("max"):
-            bounds.append(duration(str(longest)))
-        queue = str(spec.get("parent") or "")
-    return min(bounds, default=None)
+    return min((duration(most) for it in _line(queue, lookup) if (most := it.spec.time_limit.max)), default=None)
 
 
 def _reservation(said: ReservationObject, review: Review) -> None:

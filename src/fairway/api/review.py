@@ -14,8 +14,8 @@ Said: TypeAlias = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What is asked: `old` is None for a CREATE. `lookup` finds a stored object without a namespace. Trusted is
-    the controller, which makes Workloads in the name of others."""
+    """What is asked: `old` is None for a CREATE. `lookup` finds a stored object without a namespace, or a
+    Workload by its key. Trusted is the controller, which makes Workloads in the name of others."""
 
     operation: str
     group: str

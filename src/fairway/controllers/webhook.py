@@ -145,7 +145,8 @@ class Door:
         """`is_managed`: of its namespace the API server knows that, since it asks about what has no label itself."""
         view = self.view
         assert view is not None
-        stores = {"Queue": view.queues, "NodePool": view.pools, "Node": view.nodes, "Namespace": view.namespaces}
+        stores = {"Queue": view.queues, "NodePool": view.pools, "Node": view.nodes, "Namespace": view.namespaces,
+                  "Workload": view.workloads}
         found: Any = stores[kind].get(name)
         said: dict[str, Any] = msgspec.to_builtins(found) if found else {}
         if kind == "Namespace" and is_managed:

@@ -22,7 +22,8 @@ from .store import Key, Store
 
 CONTROLLER = Identity("fairway:controller", (MASTERS, AUTHENTICATED))
 PLACES = {
-    "Queue": f"queues.{GROUP}", "NodePool": f"nodepools.{GROUP}", "Node": "nodes", "Namespace": "namespaces"
+    "Queue": f"queues.{GROUP}", "NodePool": f"nodepools.{GROUP}", "Node": "nodes", "Namespace": "namespaces",
+    "Workload": f"workloads.{GROUP}",
 }  # fmt: skip
 
 
@@ -32,7 +33,8 @@ def gate(store: Store, clock: Clock, *, job_ttl: float | None = None) -> Admit:
     allowance = Allowance(store)
 
     def lookup(kind: str, name: str) -> Thing | None:
-        entry = store.latest(Key(PLACES[kind], "", name))
+        space, _, own = name.rpartition("/")
+        entry = store.latest(Key(PLACES[kind], space, own))
         return msgspec.json.decode(entry.value) if entry else None
 
     def admit(asked: Admission) -> tuple[Thing, Sequence[str]]:

@@ -6,6 +6,7 @@ from .cycle import Cycle as Cycle
 from .decide import decide as decide
 from .decide import turns as turns
 from .draft import Draft as Draft
+from .eligibility import lasts as lasts
 from .explain import could_hold as could_hold
 from .explain import most_between as most_between
 from .labels import NAME as NAME
