@@ -357,6 +357,20 @@ def test_what_runs_reserves_no_more_than_its_queues_budget_has_left() -> None:
     assert status["budgetReserved"] == 9
 
 
+def test_controllers_that_stop_note_what_pools_had_until_then() -> None:
+    async def story(world: World) -> tuple[Thing, Thing]:
+        await world.clock.sleep(250)
+        await world.crash()
+        first = (await days(world))["2027-01-15"]
+        world.start()
+        await world.clock.sleep(100)
+        await world.crash()
+        return first, (await days(world))["2027-01-15"]
+
+    for status, ran in zip(play(story, node("n1", gpus=2)), (250, 350)):
+        assert ran - 5 <= status["pools"]["default"]["capacity"] / 2_000 <= ran
+
+
 def test_what_a_node_does_not_tell_is_unknown_and_never_idle() -> None:
     async def story(world: World) -> dict[str, Thing]:
         told = {"metadata": {"annotations": {"fairway.dev/gpu-use": "0=busy,1=idle"}}}

@@ -33,6 +33,7 @@ from fairway.api.types import VERSION, EvictionRecord, UsageDayObject, UsageDayS
 from fairway.api.workloads import key_of
 from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
+from fairway.kube.client import ApiError
 from fairway.kube.kinds import Ref, Selection
 
 from .means import Means
@@ -40,7 +41,7 @@ from .meter import Meter
 from .status import is_over
 from .workloads import FINALIZER, used
 
-PERIOD_SECONDS, SAMPLE_SECONDS, HURRIED_SECONDS = 600.0, 30.0, 0.5
+PERIOD_SECONDS, SAMPLE_SECONDS, HURRIED_SECONDS, LAST_SECONDS = 600.0, 30.0, 0.5, 5.0
 SETTLED_DAYS, AT_ONCE = 2, 200
 DAY, MONTH, POOLS, USES = "fairway.dev/day", "fairway.dev/month", "/pools", "/uses"
 LONGEST_NAME = 240
@@ -110,7 +111,16 @@ class Accounts:
         """Until cancelled."""
         for key in (POOLS, USES, *self._keys, *(f"{MONTH}/{one}" for one in self.means.view.months)):
             self.agenda.note(key)
-        await self.agenda.run(self._turn)
+        try:
+            await self.agenda.run(self._turn)
+        finally:
+            with suppress(ApiError, OSError, TimeoutError):
+                await self.means.client.clock.within(LAST_SECONDS, self._conclude())
+
+    async def _conclude(self) -> None:
+        """Writes what the pools had since the last turn; once this life is over nothing else knows it."""
+        if self._has_begun and self.means.election.is_leader():
+            await self._write_capacity(self.means.now())
 
     def note(self, old: WorkloadObject | None, new: WorkloadObject | None) -> None:
         """A Workload changed: its queues are to be charged for it with their others."""
