@@ -138,33 +138,36 @@ def held(limit, gpus="2", **spec):
     return {"metadata": meta, "spec": spec, "status": {"admission": placed, "conditions": [begun]}}
 
 
-QUEUES = {
-    ("Queue", "q"): {"metadata": {"name": "q"}, "spec": {"parent": "top"}},
-    ("Queue", "top"): {
-        "metadata": {"name": "top"}, "spec": {"budget": {"gpuHours": "10", "period": "30d"}},
-        "status": {"budgetSpent": {"gpuHours": 1, "since": "2026-11-20T00:00:00Z"}, "budgetReserved": 4},
-    },
-}  # fmt: skip
-LEFT = "is allowed while it runs: queue top has 5 of 10 GPU hours of its budget left"
+def spending(budget, reserved):
+    """A queue, and the one above it, of whose budget 1 GPU hour is spent and so many are reserved."""
+    spent = {"gpuHours": 1, "since": "2026-11-20T00:00:00Z"}
+    top = {"metadata": {"name": "top"}, "spec": {"budget": {"gpuHours": budget, "period": "30d"}}}
+    return {
+        ("Queue", "q"): {"metadata": {"name": "q"}, "spec": {"parent": "top"}},
+        ("Queue", "top"): {**top, "status": {"budgetSpent": spent, "budgetReserved": reserved}},
+    }
 
 
 @pytest.mark.parametrize(
-    "before, after, said",
+    "before, after, budget, reserved, said",
     [
-        ("2h", "4h30m", ""),
-        ("2h", "1h", ""),
-        ("2h", "5h", f"found '5h'; at most 4h30m {LEFT}"),
-        ("2h", "", f"found no limit; at most 4h30m {LEFT}"),
-        ("", "26h30m", ""),
-        ("", "27h", f"found '27h'; at most 26h30m {LEFT}"),
+        ("2h", "4h30m", "10", 4, ""),
+        ("2h", "1h", "10", 4, ""),
+        ("2h", "5h", "10", 4, "found '5h'; at most 4h30m {}5 of 10 {}"),
+        ("2h", "5h", "10", 0, "found '5h'; at most 4h30m {}5 of 10 {}"),  # it started after the status was written
+        ("2h", "3h", "10", 12, "found '3h'; at most 2h {}0 of 10 {}"),
+        ("2h", "", "10", 4, "found no limit; at most 4h30m {}5 of 10 {}"),
+        ("", "26h30m", "60", 54, ""),
+        ("", "27h", "60", 54, "found '27h'; at most 26h30m {}5 of 60 {}"),
     ],
 )
-def test_what_runs_takes_no_time_limit_that_could_overrun_a_budget(before, after, said):
-    things = {**QUEUES, ("Workload", "ns/job-j"): held(before)}
+def test_what_runs_takes_no_time_limit_that_could_overrun_a_budget(before, after, budget, reserved, said):
+    things = {**spending(budget, reserved), ("Workload", "ns/job-j"): held(before)}
     old, new = (job({"fairway.dev/time-limit": it} if it else {}, suspend=False) for it in (before, after))
     if not said:
         assert let_in("Job", new, group="batch", old=old, things=things)
         return
+    said = said.format("is allowed while it runs: queue top has ", "GPU hours of its budget left")
     told = refusal("Job", new, group="batch", old=old, things=things)
     assert told == f"metadata.annotations[fairway.dev/time-limit]: {said}"
     assert refusal("Workload", held(after), old=held(before), things=things) == f"spec.timeLimit: {said}"

@@ -164,6 +164,27 @@ def test_priority_limit_and_order_are_changed_by_annotations_and_none_takes_them
     machine.run("cancel", "tuned")
 
 
+def test_a_budget_is_named_by_a_limit_that_is_too_long_and_by_a_resume_while_it_stops(machine: Machine) -> None:
+    def allow(hours: str) -> None:
+        budget = queue("other", {"budget": {"gpuHours": hours, "period": "30d"}} if hours else {})
+        (machine.folder / "queue.json").write_text(json.dumps(budget))
+        machine.kubectl("apply", "-f", str(machine.folder / "queue.json"))
+
+    allow("2")
+    stops = "trap 'sleep 1.5; exit' TERM; sleep 600 & wait"
+    submit(machine, "costs", stops, "--queue", "other", "--gpus", "1", "--time-limit", "1h", "--grace", "20s")
+    machine.until("costs", "Running")
+    said = machine.run("modify", "costs", "--time-limit", "5h", status=2)
+    assert re.fullmatch(r"fairway: --time-limit: found '5h'; at most (2h|1h59m\d+s) is allowed while it runs: queue "
+                        r"other has \S+ of 2 GPU hours of its budget left\n", said), said
+    machine.run("suspend", "costs")
+    allow("0.5")
+    said = machine.run("resume", "costs")
+    assert said.startswith("costs resumed: it waits: BudgetSpent: it could overrun the budget of queue other"), said
+    machine.run("cancel", "costs")
+    allow("")
+
+
 @pytest.mark.parametrize(
     ("words", "status", "told"),
     [

@@ -1,7 +1,8 @@
 """A new time limit of a workload that holds room, held against the budgets of its queue and those above. Pure.
 
 No decision asks again whether what runs may go on, and until it ends a budget reserves all that its time limit allows.
-So what its limit may become is bounded here by what is left: neither spent nor reserved, as each queue's status says.
+So what its limit may become is bounded here by what is left: neither spent nor reserved, as each queue's status said a
+few seconds ago.
 """
 
 from collections.abc import Sequence
@@ -27,7 +28,8 @@ def check_limit(held: WorkloadObject, limit: str, line: Sequence[QueueObject], n
     had, wants = (lasts(it, ran, cycle) for it in (one.workload, asked))
     gpus = gpus_of(asked.podsets, counts_of(asked.podsets, one.admission))
     for its, said in zip(queues, line):
-        left = max(0.0, (its.budget or 0) - its.spent(now)[0] - said.status.budget_reserved * HOUR)
+        reserved = max(gpus * had, said.status.budget_reserved * HOUR)  # of what has just started the status lacks it
+        left = max(0.0, (its.budget or 0) - its.spent(now)[0] - reserved)
         if its.budget is not None and gpus * (wants - had) > left:
             found, most = shown(limit) if limit else "no limit", duration_text((had + left / gpus) // 1)
             why = f"queue {its.name} has {left / HOUR:,.4g} of {its.budget / HOUR:,.4g} GPU hours of its budget left"

@@ -100,7 +100,8 @@ async def _resume(client: Client, found: Found) -> str:
     made, is_paused = found.workload["metadata"].get("ownerReferences"), found.status.get("paused") is not None
     asks = made and (is_paused or found.phase in ("Parked", "Suspended"))
     line = await first_verdict(client, found.ref, made[0]["uid"], but=OFF) if asks else ""
-    return f"resumed: it {line or ('goes on when its place is free' if is_paused else 'queues again')}"
+    stops = " when it has stopped" if "admission" in found.status else ""
+    return f"resumed: it {line or ('goes on when its place is free' if is_paused else f'queues again{stops}')}"
 
 
 async def _pause(client: Client, found: Found) -> str:

@@ -13,15 +13,15 @@ from .listing import length
 from .output import in_local_time, seconds, span, start
 
 Thing = dict[str, Any]
-MOST_SECONDS = 0.8
+MOST_SECONDS, LEAVING_SECONDS = 0.8, 4.0
 OFF = ("Suspended", "Parked", "Paused")
 
 
 async def first_verdict(client: Client, workload: Ref, uid: str, *, but: Collection[str] = ()) -> str:
     """Where it starts, or why it waits; "" where nothing is decided within MOST_SECONDS. `uid`: its owner's; `but`:
-    phases that it leaves first."""
+    phases that it leaves first, which may take LEAVING_SECONDS: programs have their grace."""
     try:
-        return await client.clock.within(MOST_SECONDS, _decided(client, workload, uid, but))
+        return await client.clock.within(LEAVING_SECONDS if but else MOST_SECONDS, _decided(client, workload, uid, but))
     except TimeoutError:
         return ""
 
