@@ -90,7 +90,7 @@ async def tell_loss(machine: Machine) -> None:
         if stand_of(one.folder).step:
             os.kill(one.pid, signal.SIGKILL)
     machine.until("gang", "Suspended")
-    lost = r"evicted \d+s ago: Suspended; its processes were lost while it was paused; .* when it is resumed\n"
+    lost = r"paused \d+s ago: Suspended; its processes were lost while it was paused; .* when it is resumed\n"
     assert re.search(lost, machine.run("status", "gang")) and re.search(lost, machine.run("why", "gang"))
 
 

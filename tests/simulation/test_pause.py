@@ -12,7 +12,7 @@ from fairway.api.objects import CAN_PAUSE, FREEZE, FROZEN, NOT_SAVED, SAVE, TO_D
 from fairway.clock import VirtualClock, seeded
 from fairway.kube import kinds
 from fairway.kube.client import STRATEGIC
-from fairway.kube.kinds import Ref
+from fairway.kube.kinds import Ref, Selection
 from fairway.node.pressure import watch_memory
 
 START = 1_800_000_000.0
@@ -165,6 +165,10 @@ def test_a_paused_job_can_be_suspended_and_cancelled() -> None:
         await world.until(lambda: is_paused(world, "job-other"), seconds=5)
         await world.delete(kinds.JOBS, "other")
         await world.until(lambda: no_pods(world), seconds=5)
+        await world.clock.sleep(10)
+        told = {it["involvedObject"]["name"]: it["message"] for it in await world.client.list(Selection(kinds.EVENTS))
+                if it["reason"] == "Cancelled"}  # fmt: skip
+        assert told == {"job-other": "cancelled while it was paused"}
 
     async def no_pods(world: World) -> bool:
         return not await world.pods()

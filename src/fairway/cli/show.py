@@ -124,7 +124,7 @@ def _places(admission: Thing | None) -> str:
 def _print_history(said: Thing, now: float) -> None:
     for eviction in said.get("evictionHistory") or ():
         by = f" for {eviction['for']}" if eviction.get("for") else ""
-        word = "paused" if eviction.get("paused") else "evicted"
+        word = "paused" if eviction.get("paused") or eviction.get("unpaused") else "evicted"  # its time is the pause's
         more = eviction.get("unpaused") if said.get("phase") not in ("Succeeded", "Failed") else ""
         line = "; ".join(filter(None, (f"{eviction['reason']}{by}", more)))
         click.echo(in_local_time(f"{word} {age(eviction['time'], now)} ago: {line}", now))

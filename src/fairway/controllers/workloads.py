@@ -596,8 +596,9 @@ class Life:
 
 def cancelled(said: WorkloadObject) -> tuple[About, str, str]:
     """The event that outlives a workload which was deleted before it was over: lists of what ended show it."""
-    meta, began = said.metadata, since(said.status, "Admitted")
-    did = "was suspended" if said.status.phase == "Suspended" else "waited" if began is None else "ran"
+    meta, phase = said.metadata, said.status.phase
+    rests = phase in ("Suspended", "Paused", "Parked")
+    did = f"was {phase.lower()}" if rests else "waited" if since(said.status, "Admitted") is None else "ran"
     owners = [f"{one.kind}/{one.name}" for one in meta.owner_references[:1]]
     notes = (QUEUE, said.spec.queue), (USER, said.spec.user), (OWNER, "".join(owners))
     about = About(kinds.WORKLOADS, meta.name, meta.uid, meta.namespace, notes)

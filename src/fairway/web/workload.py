@@ -149,7 +149,7 @@ def workload(said: types.WorkloadObject) -> Workload:
         shares=tuple(_shares(status.admission, each)) if state in HOLDS and status.admission else (),
         evictions=tuple(
             Eviction(_moment(it.time) or 0.0, it.reason, it.by, it.beneficiary, _moment(it.began), it.nodes,
-                     it.lost / HOUR_UNITS, "paused" if it.paused else "evicted")
+                     it.lost / HOUR_UNITS, "paused" if it.paused or it.unpaused else "evicted")
             for it in status.eviction_history
         ),
         owners=tuple((it.api_version, it.kind, it.name) for it in meta.owner_references),
