@@ -333,3 +333,15 @@ def test_nothing_that_a_spent_budget_keeps_starts_before_its_next_period(effort:
     told = world(node("n1", 8), spent(3.5), queue("o"), others, *waits, recent=short)
     found = forecast(told, PRESETS["fairway"], np.random.default_rng(7), Question(effort=effort))
     assert found.keys() == {"ns/a"} and NEXT_PERIOD <= found["ns/a"].p50 < NEXT_PERIOD + HOUR
+
+
+@pytest.mark.parametrize("stretch", [1.4, 2.0])
+def test_a_spent_budget_lets_what_waits_start_as_its_periods_begin_and_at_no_time_between(stretch: float) -> None:
+    ledger = replace(learned(HOUR).ledger, budget_spent=0.5 * HOUR, budget_since=NOW - 6 * HOUR, stretch=stretch)
+    daily = queue("q", budget=int(HOUR), budget_period=24 * HOUR, ledger=ledger)
+    waits = tuple(job(f"w{n}", gpus=1, time_limit=HOUR, submitted=NOW - 60 + n) for n in range(4))
+    found = foretold(world(node("n1", 8), daily, *waits))
+    begins = [NOW + (18 + 24 * n) * HOUR for n in range(4)]
+    assert [(found[f"w{n}"].p50, found[f"w{n}"].p90) for n in range(4)] == [(at, at) for at in begins]
+    others = runs(job("r", gpus=1, time_limit=HOUR), "n1", since=NOW)  # what it will have used forbids it, too
+    assert foretold(world(node("n1", 8), daily, others, waits[0]))["w0"] == Forecast(begins[0], begins[0])

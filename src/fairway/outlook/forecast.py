@@ -12,7 +12,7 @@ itself ends a workload at its time limit. Arrivals come in bursts of similar wor
 then as in the last WINDOW seconds; fewer than ENOUGH bursts tell nothing.
 
 The wait until p90 is stretched as much as its queue has learned to (track.py), twofold at first, but not beyond the
-start of a hold, and none of it until the next period of a budget that is spent: nothing starts before.
+start of a hold, and none of it until a new period of a budget that is spent: nothing starts before.
 
 Work is bounded by counts, never by time: an Effort. A run makes at most MOST_CYCLES decisions. Each sees MOST_SEEN of
 the waiting workloads, or twice as many as the last one started, and arrivals stop while MOST_BEHIND wait. A run ends
@@ -97,6 +97,19 @@ class Effort(NamedTuple):
 
 THOROUGH = Effort(16, 8_000_000)
 QUICK = Effort(4, 30_000)  # for a question that is answered within a second
+
+
+class Renewal(NamedTuple):
+    """Of a budget that forbids a start now: the earliest start whatever ends, when the next period begins, and how many
+    seconds each lasts."""
+
+    first: float = 0.0
+    begins: float = inf
+    period: float = inf
+
+    def before(self, time: float) -> float:
+        """The beginning of the period that `time` is in; 0 in the present one."""
+        return time - (time - self.begins) % self.period if self.begins <= time < inf else 0.0
 
 
 class Season(NamedTuple):
@@ -211,7 +224,7 @@ class Futures:
     def __init__(self, world: World, policy: Policy, question: Question) -> None:
         snapshot = snapshot_of(world)
         self.effort, self._cycles = question.effort, question.effort.cycles(snapshot)
-        self.line, self._holds, self._periods = line_of(snapshot, policy)
+        self.line, self._holds, self._renewals = line_of(snapshot, policy)
         self._world, self._policy = world, policy
         self._seasons = _seasons(world.recent, world.now)
         self._sizes = Sizes(snapshot)
@@ -239,7 +252,7 @@ class Futures:
 
     def late(self, one: Workload, p90: float) -> float:
         """The p90 that is told where the runs say this one: stretched, but not beyond the start of a hold."""
-        first = max(self._world.now, self._periods.get(one.key, 0.0))
+        first = max(self._world.now, self._renewals.get(one.key, Renewal()).before(p90))
         longest = first + self._runtimes.stretch(one) * (p90 - first) if p90 > first else p90
         return min(longest, max(p90, self._holds.get(one.key, inf)))
 
@@ -297,13 +310,13 @@ class Futures:
         is_open = starts == inf
         is_open[:MOST_WAITING] &= end.is_cut
         left = np.cumsum(np.where(is_open, self._work, 0.0))
-        first = [self._periods.get(one.key, 0.0) for one in self.line]
+        first = [self._renewals.get(one.key, Renewal()).first for one in self.line]
         return np.where(is_open, np.maximum(first, end.now + left / end.rate), starts) if end.rate else starts
 
 
-def line_of(snapshot: Snapshot, policy: Policy) -> tuple[list[Workload], dict[str, float], dict[str, float]]:
+def line_of(snapshot: Snapshot, policy: Policy) -> tuple[list[Workload], dict[str, float], dict[str, Renewal]]:
     """The waiting workloads that may start some day, in order: by the place in its queue, queues in the order decided.
-    And, by key, the start of each hold, and of the next period of each budget that is spent. A workload that would
+    And, by key, the start of each hold, and the renewal of each budget that is spent. A workload that would
     exceed a quota even if nothing else ran never may; one that no usable node could hold may only once a node comes
     back, and nothing tells when."""
     if not snapshot.is_usable.any():
@@ -317,17 +330,16 @@ def line_of(snapshot: Snapshot, policy: Policy) -> tuple[list[Workload], dict[st
     ))]  # fmt: skip
     may.sort(key=lambda it: it.position if isinstance(it, Wait) else 0)
     holds = {it.workload: it.starts_at for it in may if isinstance(it, Wait) and it.starts_at is not None}
-    periods = {it.workload: _period(it.facts) for it in may if isinstance(it, Wait)}
-    return [pending[it.workload] for it in may], holds, periods
+    renewals = {it.workload: _renewal(it.facts, snapshot) for it in may if isinstance(it, Wait) and it.facts.spending}
+    return [pending[it.workload] for it in may], holds, renewals
 
 
-def _period(facts: Facts) -> float:
-    """When it could start at the earliest, whatever ends: 0 unless what is spent of a budget keeps it until the next
-    period; infinite where it needs more than the whole budget."""
+def _renewal(facts: Facts, snapshot: Snapshot) -> Renewal:
+    """It may start before the next period unless what is spent forbids it; never, where it needs more than the whole
+    budget."""
     budget, spent, _, needed = facts.spending or (0.0,) * 4
-    if spent + needed <= budget:
-        return 0.0
-    return inf if needed > budget or facts.until is None else facts.until
+    begins, period = facts.until or inf, snapshot.queues[facts.queue].budget_period or inf
+    return Renewal(0.0 if spent + needed <= budget else inf if needed > budget else begins, begins, period)
 
 
 def _stuck(snapshot: Snapshot, tree: QueueTree) -> set[str]:
