@@ -128,6 +128,14 @@ def test_a_time_limit_above_the_queues_maximum_is_refused():
     )
 
 
+def test_a_deadline_of_kubernetes_above_the_queues_maximum_is_refused_by_its_own_field():
+    things = {("Queue", "q"): {"spec": {"timeLimit": {"max": "2h"}}}}
+    said = refusal("Job", job(activeDeadlineSeconds=10_800), group="batch", things=things)
+    assert said == "spec.activeDeadlineSeconds: found '3h'; at most 2h, the longest in queue q, is allowed"
+    shorter = job({"fairway.dev/time-limit": "1h"}, activeDeadlineSeconds=10_800)
+    assert let_in("Job", shorter, group="batch", things=things)
+
+
 def held(limit, gpus="2", **spec):
     """A Workload that runs since an hour ago, with a time limit."""
     template = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"nvidia.com/gpu": gpus}}}]}}

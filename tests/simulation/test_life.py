@@ -685,6 +685,31 @@ def test_a_job_made_inactive_waits_for_its_user() -> None:
     assert play(story, node("n1")) == "Suspended"
 
 
+def test_a_deadline_of_kubernetes_counts_in_a_budget_and_anew_from_each_start() -> None:
+    async def story(world: World) -> tuple[Thing, Thing, float]:
+        budget = {"budget": {"gpuHours": "1.5", "period": "30d"}}
+        queue = {"apiVersion": "fairway.dev/v1alpha1", "kind": "Queue", "metadata": {"name": "q"}, "spec": budget}
+        await world.apply(queue)
+        said = {"labels": {"fairway.dev/queue": "q"}, "gpus": 1, "seconds": 9000}
+        await world.apply(job("a", activeDeadlineSeconds=3600, **said))
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        await world.clock.sleep(600)
+        await world.annotate("a", active="false")
+        await world.until(lambda: world.is_in("job-a", "Suspended"))
+        await world.clock.sleep(3600)
+        await world.annotate("a", active="true")
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        began = world.clock.now()
+        await world.apply(job("b", activeDeadlineSeconds=3600, **said))
+        await world.until(lambda: world.says_reason("job-b", "BudgetSpent"))
+        await world.until(lambda: world.is_in("job-a", "Failed"), seconds=4000)
+        return await world.workload("job-a"), await world.job("a"), world.clock.now() - began
+
+    workload, owner, ran = play(story, node("n1", gpus=2))
+    assert workload["spec"]["timeLimit"] == "1h" and ran == pytest.approx(3600, abs=5)
+    assert owner["status"]["conditions"][-1]["reason"] == "DeadlineExceeded"
+
+
 def test_a_job_is_stopped_at_its_time_limit_and_fails() -> None:
     async def story(world: World) -> tuple[Thing, Thing]:
         await world.apply(job("a", seconds=500, annotations={"fairway.dev/time-limit": "60s"}))

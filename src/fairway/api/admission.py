@@ -189,11 +189,13 @@ def _read(review: Review) -> None:
         return
     if not made.spec.pod_sets:
         return
+    notes = part(review.new, "metadata", "annotations")
     try:  # as its Workload will be read: refused later, nobody would be told
         _workload(decode(msgspec.json.decode(msgspec.json.encode(made)), WorkloadObject), review)
     except Malformed as error:
-        raise owners.told(review.kind, error) from None
-    least = part(review.new, "metadata", "annotations").get(f"{GROUP}/min-count")
+        is_said = f"{GROUP}/time-limit" in notes or not made.spec.time_limit
+        raise owners.told(review.kind, error, has_deadline=not is_said) from None
+    least = notes.get(f"{GROUP}/min-count")
     if review.old is None:
         owners.check_least(str(least or ""), made)
 

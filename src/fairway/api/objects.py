@@ -229,6 +229,7 @@ class PodSpec(Part, frozen=True):
     scheduling_group: SchedulingGroup = SchedulingGroup()
     restart_policy: str = ""
     termination_grace_period_seconds: Natural = 30
+    active_deadline_seconds: int | None = None
 
 
 class PodTemplate(Object, frozen=True):
@@ -301,6 +302,7 @@ class JobSpec(Part, frozen=True):
     completion_mode: str = ""
     manual_selector: bool = False
     backoff_limit: int = 6
+    active_deadline_seconds: int | None = None
     pod_failure_policy: FailurePolicy | None = None
     template: PodTemplate = PodTemplate()
 

@@ -21,14 +21,14 @@ from .forms.batch import job as job
 from .forms.form import Form, least_of
 from .names import name_of
 from .pods import pod_class
-from .quantities import Malformed, shown, within
+from .quantities import Malformed, duration_text, shown, within
 from .types import PodSetSpec, TopologySpec, WorkloadObject, WorkloadSpec
 
 DEFAULT_QUEUE = "default"
 POD = ("v1", "Pod")
 FLINK = "app"
 """The label of Flink's pods that names their deployment, where the label `type` says that they are Flink's."""
-DEADLINE = "activeDeadlineSeconds"
+DEADLINE, LIMIT = "activeDeadlineSeconds", "timeLimit"
 CAPITAL = re.compile("[A-Z]")
 
 
@@ -106,7 +106,8 @@ class Ownership:
     def made(self, kind: str, read: Form, podsets: tuple[PodSetSpec, ...] | None = None) -> WorkloadObject:
         """The Workload of an owner; `podsets` where another object has them."""
         asked = read.podsets() if podsets is None else podsets
-        made = workload_of((self.versions[0], kind), read.metadata, asked)
+        deadline = read.spec.active_deadline_seconds if isinstance(read, objects.JobObject) else None
+        made = workload_of((self.versions[0], kind), read.metadata, asked, deadline)
         if not self.word:
             return made
         return replace(made, metadata=replace(made.metadata, name=name_of(self.word, read.metadata.name)))
@@ -181,7 +182,8 @@ def pod(said: objects.PodObject) -> WorkloadObject:
     its author's: evicted, it may start anywhere."""
     is_bound_here = objects.ATTEMPT in said.metadata.annotations
     template = objects.PodTemplate(said.metadata, replace(said.spec, node_name="") if is_bound_here else said.spec)
-    return workload_of(POD, said.metadata, (PodSetSpec(MAIN, 1, template=template),))
+    podsets = (PodSetSpec(MAIN, 1, template=template),)
+    return workload_of(POD, said.metadata, podsets, said.spec.active_deadline_seconds)
 
 
 def pod_group(name: str, pods: Sequence[objects.PodObject], least: int | None = None) -> WorkloadObject | None:
@@ -280,16 +282,20 @@ def is_of_others(meta: objects.Metadata, podsets: Iterable[PodSetSpec]) -> bool:
     return objects.QUEUE not in meta.labels and any(one.template.spec.scheduler_name not in own for one in podsets)
 
 
-def workload_of(kind: tuple[str, str], owner: objects.Metadata, podsets: tuple[PodSetSpec, ...]) -> WorkloadObject:
+def workload_of(
+    kind: tuple[str, str], owner: objects.Metadata, podsets: tuple[PodSetSpec, ...], deadline: int | None = None
+) -> WorkloadObject:
     """The Workload of an owner of a kind (apiVersion, name), with its annotations mirrored. It is as old as its owner,
-    but not written yet: without uid and status."""
+    but not written yet: without uid and status. `deadline`: the seconds after which Kubernetes ends it, which are its
+    time limit where no annotation says one; 0 is how Fairway ends a Job."""
     meta = objects.Metadata(
         name=name_of(kind[1], owner.name),
         namespace=owner.namespace,
         creation_timestamp=owner.creation_timestamp,
         owner_references=(objects.OwnerReference(kind[1], owner.name, owner.uid, kind[0], controller=True),),
     )
-    return WorkloadObject(meta, mirrored(owner, podsets))
+    spec, last = mirrored(owner, podsets), duration_text(deadline) if deadline else ""
+    return WorkloadObject(meta, replace(spec, time_limit=spec.time_limit or last))
 
 
 def _flag(text: str) -> object:
@@ -303,7 +309,7 @@ def _words(text: str) -> object:
 MIRRORED: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "workload-type": ("workloadType", str), "preemptible": ("preemptible", _flag), "active": ("active", _flag),
     "paused": ("paused", _flag),
-    "expected-runtime": ("expectedRuntime", str), "time-limit": ("timeLimit", str), "deadline": ("deadline", str),
+    "expected-runtime": ("expectedRuntime", str), "time-limit": (LIMIT, str), "deadline": ("deadline", str),
     "checkpoint-interval": ("checkpointInterval", str), "last-checkpoint": ("lastCheckpoint", str),
     "restart": ("restart", str), "on-disconnect": ("onDisconnect", str), "pools": ("pools", _words),
     "start-timeout": ("startTimeout", str), "idle-timeout": ("idleTimeout", str), "after": ("after", _words),
@@ -330,12 +336,13 @@ def mirrored(owner: objects.Metadata, podsets: tuple[PodSetSpec, ...]) -> Worklo
     return replace(spec, topology=_topology(owner), pod_sets=(*own, *last))
 
 
-def told(kind: str, error: Malformed) -> Malformed:
-    """A complaint about the Workload of an owner, as one about the owner's own field."""
+def told(kind: str, error: Malformed, *, has_deadline: bool = False) -> Malformed:
+    """A complaint about the Workload of an owner, as one about the owner's own field. `has_deadline`: its time limit is
+    its `activeDeadlineSeconds`."""
     within_spec = error.field.removeprefix("spec.")
     for name, (field, _) in MIRRORED.items():
         if within_spec == field:
-            return Malformed(error.message, annotated(name))
+            return Malformed(error.message, f"spec.{DEADLINE}" if field == LIMIT and has_deadline else annotated(name))
     if (kind, within_spec) == ("Job", "podSets[0].count"):
         return Malformed(error.message, "spec.parallelism")
     place = within_spec.removeprefix("podSets[0].template.")

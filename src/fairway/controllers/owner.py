@@ -70,7 +70,8 @@ class JobOwner:
 
     def desired(self) -> WorkloadObject | None:
         """The Workload it should have; None while there should be none."""
-        return owners.workload_of(("batch/v1", "Job"), self.job.metadata, owners.job(self.job))
+        job = self.job
+        return owners.workload_of(("batch/v1", "Job"), job.metadata, owners.job(job), job.spec.active_deadline_seconds)
 
     def outcome(self) -> Outcome | None:
         """How it ended; None while it has not."""
