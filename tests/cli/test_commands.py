@@ -136,6 +136,21 @@ def test_the_status_of_a_job_says_what_it_asked_for(machine: Machine) -> None:
     assert f"deadline {deadline}" in moved
 
 
+def test_the_status_of_a_job_says_how_it_ends_saves_and_rests_and_how_it_is_labelled_where_that_is_set(
+    machine: Machine,
+) -> None:
+    asked = ("--grace", "2m", "--checkpoint-interval", "15m", "--idle-timeout", "1h", "--label", "sweep=3")
+    machine.run("submit", "--name", "asks-all", *asked, "--", "sleep", "600")
+    machine.run("submit", "--name", "asks-none", "--", "sleep", "600")
+    machine.until("asks-all", "Running")
+    machine.until("asks-none", "Running")
+    told = [re.findall(r"^(labels|grace|saves|idle): +(.+)$", machine.run("status", name), re.MULTILINE)
+            for name in ("asks-all", "asks-none")]
+    machine.run("cancel", "asks-all", "asks-none")
+    assert told == [[("labels", "sweep=3"), ("grace", "2m"), ("saves", "a checkpoint every 15m"),
+                     ("idle", "parked after 1h without use")], []]
+
+
 def test_the_status_of_an_array_says_what_its_shell_runs(machine: Machine) -> None:
     machine.run("submit", "--name", "row", "--array", "0-3", "--", "sleep", "600")
     machine.run("submit", "--name", "grid", "--sweep", "--", "sleep", "{600,601}")

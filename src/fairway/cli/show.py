@@ -1,5 +1,6 @@
 """What is known of one workload: status, why. They read; they change nothing."""
 
+import re
 import shlex
 from dataclasses import replace
 from textwrap import shorten
@@ -25,7 +26,9 @@ from .runs import print_runs, runs_of
 from .whatif import explained
 
 Thing = dict[str, Any]
-COMMAND_WIDTH = 160
+COMMAND_WIDTH, USUAL_GRACE = 160, 30
+GENERATED = re.compile(r"^([^/]*\.)?(fairway\.dev|kubernetes\.io|k8s\.io)/|^(job-name|controller-uid)$")
+"""Labels that are no words of its user's."""
 FULL = ("NoRoom", "Fragmented", "NoDevice", "OverShare")
 
 
@@ -54,7 +57,7 @@ async def status(client: Client, namespace: str, output: str, job: str) -> None:
 
 def _program(owner: Thing) -> Thing:
     """What only the object that the user made says: what runs in its first container, and how often it may fail."""
-    spec = owner.get("spec") or {}
+    spec, labels = owner.get("spec") or {}, owner.get("metadata", {}).get("labels") or {}
     main = next(iter(((spec.get("template") or {}).get("spec") or spec).get("containers") or ()), {})
     words = [it.replace("$$", "$") for it in (*(main.get("command") or ()), *(main.get("args") or ()))]
     text = shlex.join(words).replace("\n", " ⏎ ")
@@ -65,19 +68,25 @@ def _program(owner: Thing) -> Thing:
         "folder": main.get("workingDir"),
         "image": main.get("image", "").replace(ON_THIS_MACHINE, ""),
         "retries": spec.get("backoffLimitPerIndex", spec.get("backoffLimit")),
+        "labels": ", ".join(f"{key}={text}" for key, text in labels.items() if not GENERATED.search(key)),
     }  # fmt: skip
 
 
 def _print_status(found: Found, asked: Thing, pods: list[Thing], now: float) -> None:
     spec, said, one = found.workload["spec"], found.status, msgspec.convert(found.workload, Listed)
     is_over, notes = one.state in OVER, found.workload["metadata"].get("annotations") or {}
+    pod_specs = ((it.get("template") or {}).get("spec") or {} for it in spec.get("podSets") or ())
+    graces = sorted({it.get("terminationGracePeriodSeconds", USUAL_GRACE) for it in pod_specs} - {USUAL_GRACE})
     facts = {
         "workload": f"{found.ref.namespace}/{found.ref.name}",
         **{name: spec.get(name) for name in ("queue", "user")},
         "podsets": ", ".join(map(_podset, spec.get("podSets") or ())),
-        **{name: asked[name] for name in ("command", "folder", "image", "retries")},
+        **{name: asked[name] for name in ("command", "folder", "image", "retries", "labels")},
         "priority": spec.get("priorityClassName"),
         "limit": spec.get("timeLimit"),
+        "grace": ", ".join(map(span, graces)),
+        "saves": (every := spec.get("checkpointInterval")) and f"a checkpoint every {every}",
+        "idle": (idle := spec.get("idleTimeout")) and f"parked after {idle} without use",
         "deadline": clock_time(spec.get("deadline"), now),
         "after": ", ".join(spec.get("after") or ()),
         "notify": ": ".join(filter(None, (spec.get("notify"), notes.get("fairway.dev/notify-failed")))),
