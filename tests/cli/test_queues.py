@@ -8,9 +8,13 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from fairway.api.types import UsageDaySpec, UsageRow
+from fairway.api.usage import Day, Told, usage
 from fairway.cli.listing import Listed
 from fairway.cli.nodes import _node_line, users
 from fairway.cli.queues import Held, print_queues, queue_lines, tallies
+from fairway.cli.usage import _csv as as_csv
+from fairway.cli.usage import _print as print_usage
 
 from .test_commands import Machine
 
@@ -123,3 +127,13 @@ def test_a_queue_that_is_not_valid_is_said_to_be(capsys: pytest.CaptureFixture[s
              for name, told in (("a", [why]), ("b", [{**why, "status": "True"}]))]  # fmt: skip
     print_queues(items, {}, ())
     assert capsys.readouterr().err == "queue a is not valid, nothing in it starts: its parents make a cycle\n"
+
+
+def test_users_go_by_the_last_part_of_their_names_unless_two_share_it(capsys: pytest.CaptureFixture[str]) -> None:
+    names = ("oidc:ann", "fairway:bob", "oidc:bob", "eve")
+    rows = tuple(UsageRow(name, "job-a", "default", allocated=3_600_000) for name in names)
+    found = usage([Day(spec=UsageDaySpec("2026-11-21", "q"), status=Told(rows=rows))], "user")
+    print_usage(found, "user")
+    lines = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert sorted(lines[1:-1]) == ["ann", "eve", "fairway:bob", "oidc:bob"]
+    assert "oidc:ann" in as_csv(found, "user")

@@ -6,6 +6,7 @@ the byte for ever. CSV figures are in GPU-seconds, exact to the millisecond, so 
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -163,7 +164,8 @@ def _print(found: "Usage", by: str) -> None:
 
     has_cost = any(one.figures.cost for one in found.lines)
     head = [by.upper(), *(HEAD if has_cost else HEAD[:-1])]
-    rows = [[f"{'  ' * one.depth}{one.name}" + (f" (late, of {one.late})" if one.late else ""),
+    called = _called({one.name for one in found.lines}) if by == "user" else {}
+    rows = [[f"{'  ' * one.depth}{called.get(one.name, one.name)}" + (f" (late, of {one.late})" if one.late else ""),
              *_line(one.figures)] for one in found.lines]  # fmt: skip
     if len(rows) > 1:
         rows.append(["TOTAL", *_line(found.total)])
@@ -173,6 +175,13 @@ def _print(found: "Usage", by: str) -> None:
         click.echo()
         print_table(POOLS, [[one.name, *(hours(getattr(one, name.lower())) for name in POOLS[1:])]
                             for one in found.pools])  # fmt: skip
+
+
+def _called(users: set[str]) -> dict[str, str]:
+    """By whole name the one that other lists print, its last part; of users who share that, the whole name."""
+    parts = {user: user.rpartition(":")[2] for user in users}
+    shared = Counter(parts.values())
+    return {user: part if part and shared[part] == 1 else user for user, part in parts.items()}
 
 
 def _line(one: "Figures") -> list[str]:
