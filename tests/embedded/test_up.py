@@ -184,6 +184,34 @@ async def test_what_cannot_be_used_is_one_line_and_stays_as_it_was(name: str, te
     assert (tmp_path / name).read_text() == text and not is_running(tmp_path)
 
 
+@pytest.mark.parametrize("crashes", [False, True])
+async def test_up_is_ready_when_what_ended_meanwhile_is_over_by_its_status(crashes: bool, tmp_path: Path):
+    folder, program = tmp_path / "data", [*ALONE[:1], str(Path(__file__).with_name("late.py")), str(tmp_path / "data")]
+    await detach(program, folder, Clock())
+    workload = Ref(kinds.WORKLOADS, "job-a", "default")
+    async with client_of(folder) as client:
+
+        async def runs() -> bool:
+            found = await client.find(workload) or {}
+            return found.get("status", {}).get("phase") == "Running" and bool(shims(folder))
+
+        await until(client, 20, runs)
+    if crashes:
+        os.kill(holder(folder / "lock"), signal.SIGKILL)
+    else:
+        await down(folder, Clock(), keeps_pods=True)
+    (folder / "end").touch()
+
+    async def ended() -> bool:
+        return not shims(folder) and not is_running(folder)
+
+    await until(client, 20, ended)
+    await detach(program, folder, Clock())
+    async with client_of(folder) as client:
+        assert (await client.get(workload))["status"]["phase"] == "Succeeded"
+    await down(folder, Clock())
+
+
 async def test_down_that_keeps_pods_leaves_them_running_for_the_next_up(folder: Path):
     async with client_of(folder) as client:
         pod = await run_pod(client, f"echo x >> {folder}/starts; while [ ! -e {folder}/end ]; do sleep 0.05; done")

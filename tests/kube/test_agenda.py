@@ -83,3 +83,28 @@ def test_that_what_is_worked_on_is_gone_or_changed_is_no_warning(caplog: pytest.
 
     clock.run(play())
     assert [it.args and it.args[0] for it in caplog.records] == ["403"]
+
+
+@pytest.mark.parametrize("noted", ["", "a", "abc"])
+def test_an_agenda_is_settled_when_the_turns_that_are_due_are_over_and_waits_for_no_later_one(noted: str) -> None:
+    clock, order = VirtualClock(0.0), list[str]()
+
+    async def play() -> list[str]:
+        agenda = Agenda(clock, seeded(1), width=1)
+
+        async def work(key: str) -> float:
+            await clock.sleep(1.0)
+            order.append(key)
+            return clock.now() + 1000.0
+
+        for key in noted:
+            agenda.note(key)
+        agenda.note("late", 500.0)
+        task = asyncio.create_task(agenda.run(work))
+        await agenda.settled()
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        return list(order)
+
+    assert clock.run(play()) == list(noted)

@@ -21,7 +21,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from typing import Any
 
 from fairway import NAMESPACE
 from fairway.api.crds import crds
-from fairway.api.objects import CAN_PAUSE, HOLLOW, TO_DISK, WENT_DOWN
+from fairway.api.objects import ATTEMPT, CAN_PAUSE, GROUP, HOLLOW, TO_DISK, WENT_DOWN
 from fairway.clock import Chance, Clock
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
@@ -48,7 +48,7 @@ from fairway.node.isolation.outside import Mirror, strangers
 from fairway.node.machine import Machine, NodesError, beat, gpus, node_of, nodes_of, offered, probe, register
 from fairway.node.measure import Looks, used, watch
 from fairway.node.pause.disk import can_save
-from fairway.node.podstatus import SHUTDOWN
+from fairway.node.podstatus import SHUTDOWN, TERMINAL
 from fairway.node.pressure import watch_memory
 from fairway.node.runner import Runner
 from fairway.settings import MOST_PORTS
@@ -79,6 +79,7 @@ from .team.rights import shared
 
 GC_THRESHOLD = (30_000, 7, 50)  # more than a decision on 5,000 that wait makes; at 700, Python's own, it takes a fifth
 SWITCH_SECONDS = 0.001  # Python's default of 5 ms is what each commit and request would wait for a decision's thread
+OBSERVING_SECONDS, LOOK_SECONDS = 5.0, 0.05
 
 Control = Callable[[Transport], Awaitable[None]]
 log = logging.getLogger(__name__)
@@ -265,6 +266,8 @@ class _Cluster:
                 control(self.transport),
             )
             running = [tasks.create_task(_whole(part)) for part in parts]
+            with suppress(TimeoutError):
+                await self.runner.clock.within(OBSERVING_SECONDS, self._observe())
             write_private(self.folder / "ready", str(os.getpid()))
             ready.tell()
             await self.server.registry.store.full_disk()
@@ -274,6 +277,26 @@ class _Cluster:
         if not leaving.is_set():
             await self.runner.clock.in_thread(stop)
             note_end(self.folder / "pods", self.runner.clock.now())
+
+
+    async def _observe(self) -> None:
+        """Until what ended while this cluster was down is over by its status, which lists show."""
+        await self.runner.informer.synced.wait()
+        await self.runner.agenda.settled()
+        while _lags(self.server.registry):
+            await self.runner.clock.sleep(LOOK_SECONDS)
+
+
+def _lags(registry: Registry) -> bool:
+    """Whether the status of a Workload says that it runs, and all its pods have ended."""
+    goes_on, over = set[tuple[str, str]](), set[tuple[str, str]]()
+    for pod in registry.latest("pods"):
+        attempt = (pod["metadata"].get("annotations") or {}).get(ATTEMPT, "").partition("/")[0]
+        those = over if pod["status"].get("phase") in TERMINAL else goes_on
+        those.add((pod["metadata"]["namespace"], attempt))
+    running = (it["metadata"] for it in registry.latest(f"workloads.{GROUP}")
+               if it.get("status", {}).get("phase") == "Running")  # fmt: skip
+    return any((it["namespace"], it["name"]) in over - goes_on for it in running)
 
 
 def _opened_door(team: Team | None) -> socket.socket | None:

@@ -20,7 +20,7 @@ from fairway.clock import Chance, Clock
 
 from .client import ApiError
 
-FIRST_SECONDS, LONGEST_SECONDS = 0.5, 30.0
+FIRST_SECONDS, LONGEST_SECONDS, LOOK_SECONDS = 0.5, 30.0, 0.02
 WIDTH = 32
 log = logging.getLogger(__name__)
 
@@ -52,6 +52,13 @@ class Agenda:
     def is_noted(self, key: str, by: float = inf) -> bool:
         """Whether `key` is to have a turn by then."""
         return self._due.get(key, inf) < by
+
+    async def settled(self) -> None:
+        """Until the turns of all keys that are due now are over."""
+        now = self.clock.now()
+        left = self._busy | {key for key, at in self._due.items() if at <= now}
+        while left := {key for key in left if key in self._busy or self._due.get(key, inf) <= now}:
+            await self.clock.sleep(LOOK_SECONDS)
 
     def hurry(self, key: str) -> None:
         """`key` gets a turn now, at the rank that it has now."""
