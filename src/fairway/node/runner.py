@@ -111,6 +111,7 @@ class Runner:
         here = Selection(kinds.PODS, fields=f"spec.nodeName={node['metadata']['name']}")
         self.informer = Informer[Pod](client, here, shape=dict, changed=self._changed, slim=packed)
         self._pods: dict[str, Pod] = {}
+        self._reported: dict[str, dict[str, Any]] = {}  # by uid, the status that we wrote last
         self.names = Names(client, folder / "hosts", self._unpacked, is_closed=tenant is not None)
         self._nursery = Nursery()
         self._starting: dict[tuple[str, str], float] = {}  # (uid, container) → until when nothing is to be done
@@ -213,9 +214,18 @@ class Runner:
             self._pods[uid] = new
         else:
             self._pods.pop(uid, None)
+            self._reported.pop(uid, None)
         if voice(old) != voice(new):
             self._note_gang(pod)
-        self.agenda.note(uid)
+        if not (old and new and self._is_no_news(old, new)):
+            self.agenda.note(uid)
+
+    def _is_no_news(self, old: Pod, new: Pod) -> bool:
+        """Whether a look would do nothing: it shows what we wrote, or the pod is over and stays."""
+        if isinstance(old, Packed) and isinstance(new, Packed):
+            return not is_leaving(new)
+        said = self._reported.get(new["metadata"]["uid"])
+        return said is not None and _is_part(said, new.get("status") or {}) and _asks(old) == _asks(new)
 
     def _unpacked(self) -> Iterator[Pod]:
         return (it for it in self._pods.values() if type(it) is dict)
@@ -384,10 +394,11 @@ class Runner:
     async def _restoring(self, pod: Pod, last: Attempt | None) -> dict[str, Any]:
         """What a shim has to do more where its processes are on disk; nothing where they are lost."""
         about, what = _owner(pod), "its processes could not be restored"
+        if last is None:
+            return {}
         try:
             plan = await self.clock.in_thread(partial(restoring, last))
         except DiskError as error:
-            assert last is not None
             await self.clock.in_thread(partial(note_unwoken, last, str(error), NOT_WOKEN))
             again = "it starts again from its last checkpoint"
             self.events.tell(about, NOT_WOKEN, f"{what}: {error}; {again}", is_warning=True)
@@ -489,6 +500,7 @@ class Runner:
         try:
             if not is_forgotten and not _is_part(status, sight.before):
                 change = {"metadata": {"uid": meta["uid"]}, "status": status}
+                self._reported[meta["uid"]] = status
                 await self.client.patch(place, change, subresource="status", form=STRATEGIC)
             if "deletionTimestamp" in meta and not ahead.stop and meta.get("deletionGracePeriodSeconds") != 0:
                 await self.client.delete(place, uid=meta["uid"], grace=0)
@@ -570,6 +582,11 @@ def _is_told(status: Mapping[str, Any], message: str) -> bool:
     """Whether a status says already that a container waits for this."""
     states = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
     return any((it["state"].get("waiting") or {}).get("message") == message for it in states)
+
+
+def _asks(pod: Pod) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What others say in a pod."""
+    return {**pod["metadata"], "resourceVersion": "", "managedFields": ()}, pod["spec"]
 
 
 def _is_part(new: Any, old: Any) -> bool:
