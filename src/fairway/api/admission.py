@@ -176,7 +176,7 @@ def _read(review: Review) -> None:
     if not made.spec.pod_sets:
         return
     try:  # as its Workload will be read: refused later, nobody would be told
-        _workload(decode(msgspec.to_builtins(made), WorkloadObject), review)
+        _workload(decode(msgspec.json.decode(msgspec.json.encode(made)), WorkloadObject), review)
     except Malformed as error:
         raise owners.told(review.kind, error) from None
     least = part(review.new, "metadata", "annotations").get(f"{GROUP}/min-count")
