@@ -70,6 +70,31 @@ async def test_a_pod_that_runs_is_ready_and_one_that_succeeded_is_not(box: Box):
     assert ended["containerStatuses"][0]["state"]["terminated"]["reason"] == "Completed"
 
 
+async def test_what_another_writes_over_a_pods_status_is_written_again(box: Box):
+    await box.run("a", "sleep 60")
+    await box.phase("a", "Running")
+    await box.client.patch(Ref(kinds.PODS, "a", "default"), {"status": {"phase": "Pending"}}, subresource="status")
+    await box.phase("a", "Running")
+
+
+async def test_a_pod_is_looked_at_when_it_changes_and_not_for_what_was_written_of_it(box: Box):
+    """From its start to its end: it came, its process started, its process ended."""
+    looks = list[str]()
+    look = box.runner._look
+
+    async def counted(uid: str) -> float | None:
+        looks.append(uid)
+        return await look(uid)
+
+    box.runner._look = counted  # type: ignore[method-assign]
+    made = await box.run("a", "sleep 0.2")
+    await box.phase("a", "Succeeded")
+    place = Ref(kinds.PODS, "a", "default")
+    seen = await box.client.patch(place, {"metadata": {"annotations": {"seen": "yes"}}})
+    await box.runner.informer.caught_up(seen)
+    assert looks == [made["metadata"]["uid"]] * 3
+
+
 async def test_a_command_that_does_not_exist_is_a_start_error(box: Box):
     await box.run("a", "", container={"command": ["no-such-program"]})
     ended = (await box.phase("a", "Failed"))["containerStatuses"][0]["state"]["terminated"]

@@ -147,7 +147,8 @@ def _workload(said: WorkloadObject, review: Review) -> None:
         raise Malformed(f"found {shown(said.spec.time_limit)}; {most}", "spec.timeLimit")
     held = _held(said, review)
     if held is not None and held.spec.time_limit != said.spec.time_limit:
-        budget.check_limit(held, said.spec.time_limit, _line(held.spec.queue, review.lookup), review.now)
+        line = [decode(cleaned(it), QueueObject) for it in _line(held.spec.queue, review.lookup)]
+        budget.check_limit(held, said.spec.time_limit, line, review.now)
 
 
 def _held(said: WorkloadObject, review: Review) -> WorkloadObject | None:
@@ -160,15 +161,16 @@ def _held(said: WorkloadObject, review: Review) -> WorkloadObject | None:
     return workload_of_pod(decode(cleaned(review.old), PodObject)) if review.kind == "Pod" else None
 
 
-def _line(queue: str, lookup: Callable[[str, str], Said | None]) -> list[QueueObject]:
+def _line(queue: str, lookup: Callable[[str, str], Said | None]) -> list[Said]:
     """The queue and those above it, as far as they are there."""
     above = lineage(lambda name: str(part(lookup("Queue", name), "spec").get("parent") or ""), queue)
-    return [decode(cleaned(it), QueueObject) for name in above if (it := lookup("Queue", name))]
+    return [it for name in above if (it := lookup("Queue", name))]
 
 
 def _longest(queue: str, lookup: Callable[[str, str], Said | None]) -> float | None:
     """The longest time limit that a queue and all above it allow."""
-    return min((duration(most) for it in _line(queue, lookup) if (most := it.spec.time_limit.max)), default=None)
+    limits = (part(it, "spec", "timeLimit").get("max") for it in _line(queue, lookup))
+    return min((duration(str(one)) for one in limits if one), default=None)
 
 
 def _reservation(said: ReservationObject, review: Review) -> None:

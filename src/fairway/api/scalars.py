@@ -90,6 +90,7 @@ def time(value: str) -> float:
         raise Malformed(f"found {shown(value)}; a time such as 2026-11-21T14:20:00Z is allowed") from None
 
 
+@lru_cache(maxsize=4096)
 def time_text(moment: float) -> str:
     """An RFC 3339 time; a part of a second shows only where there is one."""
     text = datetime.fromtimestamp(max(0.0, min(moment, LATEST)), UTC).isoformat(timespec="microseconds")

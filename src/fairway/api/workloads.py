@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise, takewhile
+from types import MappingProxyType
 
 import msgspec
 
@@ -137,17 +138,21 @@ def workload(said: types.WorkloadObject, reading: Reading) -> engine.Workload:
 
 
 def recent(
-    known: Iterable[types.WorkloadObject], reading: Reading, *, now: float
+    known: Iterable[types.WorkloadObject],
+    reading: Reading,
+    values: Mapping[str, engine.Workload] = MappingProxyType({}),
+    *,
+    now: float,
 ) -> tuple[engine.Workload, ...]:
     """The newest that were submitted lately, over or not: what a forecast expects to come again. What cannot be read is
-    passed over."""
+    passed over. `values`: by key, those that were read."""
     after = time_text(now - WINDOW)
     made = [said for said in known if (said.metadata.creation_timestamp or "") > after]
     made.sort(key=lambda said: said.metadata.creation_timestamp or "")
     found = []
     for said in made[-MOST_RECENT:]:
         with suppress(Malformed):
-            found.append(workload(said, reading))
+            found.append(values.get(key_of(said.metadata)) or workload(said, reading))
     return tuple(found)
 
 

@@ -6,6 +6,7 @@ the default where that cannot be read. A Job is added as the server would make i
 
 import asyncio
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import chain
 from math import ceil
@@ -46,10 +47,11 @@ DRY_RUN, WHY = "/fairway/dry-run", "/fairway/why"
 """Where a team's server works out for its users what they may not read themselves."""
 NO_NODE = "none while no node is ready and schedulable"
 READ = (
-    kinds.NAMESPACES, kinds.NODES, kinds.NODE_POOLS, kinds.QUEUES, kinds.RESERVATIONS, kinds.PRIORITY_CLASSES,
-    kinds.DISRUPTION_BUDGETS, kinds.PODS, kinds.WORKLOADS,
-)  # fmt: skip
-"""All that decides but Jobs, and what pods with claims need."""
+    (kinds.NAMESPACES, kinds.NODES, kinds.NODE_POOLS, kinds.QUEUES),
+    (kinds.RESERVATIONS, kinds.PRIORITY_CLASSES, kinds.DISRUPTION_BUDGETS, kinds.PODS),
+    (kinds.WORKLOADS,),
+)
+"""All that decides but Jobs, and what pods with claims need; read side by side, each part over one connection."""
 
 
 async def dry_run(client: Client, job: Thing, namespace: str) -> tuple[Thing, list[str]]:
@@ -81,11 +83,11 @@ async def asked(client: Client, path: str, what: Thing) -> Thing | None:
 async def answered(client: Client, reader: Client, job: Thing, namespace: str) -> tuple[Thing, "World"]:
     """How the Job, if `client` sent it, would be decided now on what `reader` may see; and that."""
     job = await client.create(kinds.JOBS, job, namespace=namespace, dry_run=True, is_strict=True)
-    known = await _known(reader)
+    known, policy = await asyncio.gather(_known(reader), policy_of(reader))
     from fairway.offline import Case
 
     world = await _world(reader, known, [*await _jobs(reader, known), job])
-    case = Case(world, await policy_of(reader), f"{namespace}/{name_of('Job', job['metadata']['name'])}")
+    case = Case(world, policy, f"{namespace}/{name_of('Job', job['metadata']['name'])}")
     return await client.clock.in_thread(lambda: case.answer() | {"caveats": _unbounded(case, _wait(case))}), world
 
 
@@ -99,7 +101,7 @@ async def explained(client: Client, key: str, *, is_foretold: bool) -> Thing:
     """The same as `lines`; where it waits, with the `reason` and `message` of a decision now, since those that are
     written may be ten seconds old, and `caveats`: what that message does not promise."""
     try:
-        known = await _known(client)
+        known, policy = await asyncio.gather(_known(client), policy_of(client))
         is_known = any(f"{it.metadata.namespace}/{it.metadata.name}" == key for it in _workloads(known))
         world = await _world(client, known, [] if is_known else await _jobs(client, known))
     except ApiError as error:
@@ -108,7 +110,7 @@ async def explained(client: Client, key: str, *, is_foretold: bool) -> Thing:
         raise
     from fairway.offline import Case
 
-    case = Case(world, await policy_of(client), key)
+    case = Case(world, policy, key)
     said = await client.clock.in_thread(lambda: _decided(case))
     changes, sooner = await client.clock.in_thread(case.helps)
     starts = NO_NODE if not has_usable_node(world) else ""
@@ -186,13 +188,17 @@ async def policy_of(client: Client) -> "Policy":
 
 async def _known(client: Client) -> "list[Part]":
     """What the API server has of READ; the controller decides on no more. It is sent while the engine is imported."""
-    lists = asyncio.gather(*(client.list(Selection(kind), msgspec.Raw) for kind in READ))
-    sent, forms = await asyncio.gather(lists, client.clock.in_thread(_forms))
-    known = [msgspec.json.decode(it, type=form) for form, them in zip(forms, sent) for it in them]
+    async def those(part: tuple[Kind, ...]) -> list[list[msgspec.Raw]]:
+        return [await client.list(Selection(kind), msgspec.Raw) for kind in part]
+
+    lists = asyncio.gather(*map(those, READ))
+    sent, forms = await asyncio.gather(lists, client.clock.in_thread(lambda: _forms(chain.from_iterable(READ))))
+    read = map(msgspec.json.Decoder, forms)
+    known = [one.decode(it) for one, them in zip(read, chain.from_iterable(sent)) for it in them]
     return [*known, *_alone(known)]
 
 
-def _forms(of: tuple[Kind, ...] = READ) -> "list[type[Part]]":
+def _forms(of: Iterable[Kind]) -> "list[type[Part]]":
     from fairway.offline import FORMS
 
     return [FORMS[kind.group_version.rpartition("/")[0], kind.name] for kind in of]

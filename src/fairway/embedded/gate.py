@@ -6,6 +6,7 @@ charged; users name no priority of the system (`api/priorities`), and store no m
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -35,7 +36,7 @@ def gate(store: Store, clock: Clock, *, job_ttl: float | None = None) -> Admit:
     def lookup(kind: str, name: str) -> Thing | None:
         space, _, own = name.rpartition("/")
         entry = store.latest(Key(PLACES[kind], space, own))
-        return msgspec.json.decode(entry.value) if entry else None
+        return _read(entry.value) if entry else None
 
     def admit(asked: Admission) -> tuple[Thing, Sequence[str]]:
         if asked.kind.plural == "namespaces" and asked.operation == "CREATE":
@@ -63,6 +64,13 @@ def gate(store: Store, clock: Clock, *, job_ttl: float | None = None) -> Admit:
         ))
 
     return admit
+
+
+@lru_cache(maxsize=64)
+def _read(stored: bytes) -> Thing:
+    """An object that is only looked at, and often as it was: a queue's status may be long."""
+    found: Thing = msgspec.json.decode(stored)
+    return found
 
 
 def _notes(thing: Thing | None) -> dict[str, str]:

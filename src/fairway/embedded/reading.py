@@ -7,7 +7,8 @@ or going. Bookmarks tell how far the watch has come; the last one is sent when i
 """
 
 import base64
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -111,29 +112,39 @@ def list_(registry: Registry, call: Call) -> Response:
     return Response(200, _JSON, b'%b,"items":[%b]}\n' % (head, b",".join(values)))
 
 
-Places = list[tuple[tuple[str, str], Entry]]
+Place = tuple[str, str]
+"""Namespace and name."""
+Known = tuple[Mapping[Place, Entry], Sequence[Place]]
+"""The objects of a resource, and where they are in order."""
 
 
-def _listed(objects: Mapping[tuple[str, str], Entry], chosen: Selection, *, after: tuple[str, ...],
-            limit: int) -> tuple[Places, int]:
-    """The next `limit` chosen objects after that place, and how many places are left behind them."""
-    one = (chosen.namespace, chosen.name)
-    named = [(one, objects[one])] if one in objects else () if all(one) else objects.items()
-    places = sorted(each for each in named if each[0] > after and chosen.is_at(each[0]))
-    if not limit:
-        return [each for each in places if chosen.takes(each[0], each[1].value)], 0
-    found: Places = []
-    for index, each in enumerate(places):
-        if chosen.takes(each[0], each[1].value):
-            if len(found) == limit:
+def _listed(
+    known: Known, chosen: Selection, *, after: tuple[str, ...] = (), limit: int = 0
+) -> tuple[list[tuple[Place, Entry]], int]:
+    """The next `limit` chosen objects after that place, and how many places are left behind them; 0: all of them."""
+    objects, places = known
+    places, found = _inside(places, chosen, after), list[tuple[Place, Entry]]()
+    for index, place in enumerate(places):
+        if chosen.takes(place, objects[place].value):
+            if limit and len(found) == limit:
                 return found, len(places) - index
-            found.append(each)
+            found.append((place, objects[place]))
     return found, 0
 
 
-def _then(registry: Registry, resource: Resource, revision: int | None) -> Mapping[tuple[str, str], Entry]:
+def _inside(places: Sequence[Place], chosen: Selection, after: tuple[str, ...]) -> Sequence[Place]:
+    """Those after that place at which a chosen object may be."""
+    first, past, one = bisect_right(places, after), len(places), (chosen.namespace, chosen.name)
+    if chosen.namespace:
+        first = max(first, bisect_left(places, one))
+        past = bisect_right(places, one) if chosen.name else bisect_left(places, (f"{chosen.namespace}\0", ""))
+    those = places[first:past]
+    return [it for it in those if it[1] == chosen.name] if chosen.name else those
+
+
+def _then(registry: Registry, resource: Resource, revision: int | None) -> Known:
     try:
-        return registry.store.objects(resource.name, revision)
+        return registry.store.objects(resource.name, revision), registry.store.places(resource.name, revision)
     except Compacted as error:
         raise expired("The provided continue parameter is too old to display a consistent list result. You can start a "
                       f"new list without the continue parameter. ({error})") from error
@@ -198,7 +209,7 @@ async def _stream(registry: Registry, call: Call, chosen: Selection, position: i
     line = _liner(registry, call)
     end = clock.now() + (call.number("timeoutSeconds") or WATCH_SECONDS)
     if not position:
-        position, found = store.revision, _listed(store.objects(resource.name), chosen, after=(), limit=0)[0]
+        position, found = store.revision, _listed(_then(registry, resource, None), chosen)[0]
         yield b"".join(line("ADDED", entry.value) for _, entry in found)
     while not store.closed:
         # Asked again after each wait: things also come while a chunk is taken, or at the moment when a wait times out.

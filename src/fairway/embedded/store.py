@@ -69,6 +69,7 @@ class Store:
     def __init__(self, database: Database | None = None, *, keep: int = 10_000, keep_bytes: int = 16 << 20) -> None:
         self._keep, self._keep_bytes = keep, keep_bytes
         self._objects: dict[str, dict[tuple[str, str], Entry]] = {}
+        self._places: dict[str, list[tuple[str, str]]] = {}  # in order; built when asked for
         self._events: list[Event] = []  # by revision; a list, because watchers bisect it
         self._size = 0
         self._drop: list[int] = []
@@ -111,6 +112,14 @@ class Store:
             else:
                 past[event.key[1:]] = event.before
         return past
+
+    def places(self, resource: str, at: int | None = None) -> list[tuple[str, str]]:
+        """The keys of `objects` in order; not to be changed."""
+        if at is not None and at < self.revision:
+            return sorted(self.objects(resource, at))
+        if resource not in self._places:
+            self._places[resource] = sorted(self._objects.get(resource, {}))
+        return self._places[resource]
 
     def since(self, revision: int, resource: str = "") -> list[Event]:
         """The events after `revision`, oldest first, of one resource or of all; Compacted if some are gone."""
@@ -219,11 +228,13 @@ class Store:
                 changed.set()
 
     def _apply(self, event: Event) -> None:
-        objects = self._objects.setdefault(event.key.resource, {})
+        objects, place = self._objects.setdefault(event.key.resource, {}), event.key[1:]
+        if event.gone or place not in objects:
+            self._places.pop(event.key.resource, None)
         if event.gone:
-            objects.pop(event.key[1:], None)
+            objects.pop(place, None)
         else:
-            objects[event.key[1:]] = Entry(event.revision, event.value)
+            objects[place] = Entry(event.revision, event.value)
         self._events.append(event)
         self._size += len(event.value)
         self.revision = self.touched[event.key.resource] = event.revision

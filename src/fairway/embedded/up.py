@@ -27,9 +27,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from fairway import NAMESPACE
 from fairway.api.crds import crds
-from fairway.api.objects import ATTEMPT, CAN_PAUSE, GROUP, HOLLOW, TO_DISK, WENT_DOWN
+from fairway.api.objects import CAN_PAUSE, GROUP, HOLLOW, TO_DISK, WENT_DOWN
 from fairway.clock import Chance, Clock
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
@@ -47,6 +49,7 @@ from fairway.node.isolation.limits import hierarchies
 from fairway.node.isolation.outside import Mirror, strangers
 from fairway.node.machine import Machine, NodesError, beat, gpus, node_of, nodes_of, offered, probe, register
 from fairway.node.measure import Looks, used, watch
+from fairway.node.packed import attempt_of
 from fairway.node.pause.disk import can_save
 from fairway.node.podstatus import SHUTDOWN, TERMINAL
 from fairway.node.pressure import watch_memory
@@ -72,7 +75,7 @@ from .registry import Registry
 from .server import Server
 from .services.carry import Carrier
 from .services.control import Services
-from .store import Store
+from .store import Compacted, Key, Store
 from .team import ready
 from .team.door import Address, Door, Team, listen
 from .team.rights import shared
@@ -80,6 +83,7 @@ from .team.rights import shared
 GC_THRESHOLD = (30_000, 7, 50)  # more than a decision on 5,000 that wait makes; at 700, Python's own, it takes a fifth
 SWITCH_SECONDS = 0.001  # Python's default of 5 ms is what each commit and request would wait for a decision's thread
 OBSERVING_SECONDS, LOOK_SECONDS = 5.0, 0.05
+WORKLOADS = f"workloads.{GROUP}"
 
 Control = Callable[[Transport], Awaitable[None]]
 log = logging.getLogger(__name__)
@@ -266,7 +270,7 @@ class _Cluster:
                 control(self.transport),
             )
             running = [tasks.create_task(_whole(part)) for part in parts]
-            with suppress(TimeoutError):
+            with suppress(TimeoutError, Compacted):
                 await self.runner.clock.within(OBSERVING_SECONDS, self._observe())
             write_private(self.folder / "ready", str(os.getpid()))
             ready.tell()
@@ -278,25 +282,26 @@ class _Cluster:
             await self.runner.clock.in_thread(stop)
             note_end(self.folder / "pods", self.runner.clock.now())
 
-
     async def _observe(self) -> None:
         """Until what ended while this cluster was down is over by its status, which lists show."""
+        store = self.server.registry.store
+        began = store.revision
         await self.runner.informer.synced.wait()
         await self.runner.agenda.settled()
-        while _lags(self.server.registry):
+        pods = (msgspec.json.decode(it.value) for it in store.since(began, "pods") if not it.gone)
+        ended = {_workload_of(pod) for pod in pods if pod["status"].get("phase") in TERMINAL}
+        ended -= set(map(_workload_of, self.runner.pods()))
+        while any(_is_running(store, key) for key in ended):
             await self.runner.clock.sleep(LOOK_SECONDS)
 
 
-def _lags(registry: Registry) -> bool:
-    """Whether the status of a Workload says that it runs, and all its pods have ended."""
-    goes_on, over = set[tuple[str, str]](), set[tuple[str, str]]()
-    for pod in registry.latest("pods"):
-        attempt = (pod["metadata"].get("annotations") or {}).get(ATTEMPT, "").partition("/")[0]
-        those = over if pod["status"].get("phase") in TERMINAL else goes_on
-        those.add((pod["metadata"]["namespace"], attempt))
-    running = (it["metadata"] for it in registry.latest(f"workloads.{GROUP}")
-               if it.get("status", {}).get("phase") == "Running")  # fmt: skip
-    return any((it["namespace"], it["name"]) in over - goes_on for it in running)
+def _workload_of(pod: dict[str, Any]) -> Key:
+    return Key(WORKLOADS, pod["metadata"]["namespace"], attempt_of(pod).partition("/")[0])
+
+
+def _is_running(store: Store, workload: Key) -> bool:
+    entry = store.get(workload)
+    return entry is not None and msgspec.json.decode(entry.value).get("status", {}).get("phase") == "Running"
 
 
 def _opened_door(team: Team | None) -> socket.socket | None:

@@ -2,10 +2,10 @@
 
 A controller notes keys when something happens to them, and its `work(key)` looks at that one thing as it is now and
 makes it as it should be; it returns when to look again (None: when noted). The rules: a key noted many times has one
-turn, at the earliest moment asked for; no key is worked on twice at once; whoever is noted during his turn has another.
-Of several that are due the one of the least rank is next, then the one noted first. A turn that fails as writing to a
-server may fail is taken again after a pause that doubles. So is one that fails as nobody foresaw, and its error is
-logged whole: an object that a user made must not stop the work on those of all others.
+turn, at the earliest moment asked for; no key is worked on twice at once; a key that is noted during its turn has
+another. Of several that are due the one of the least rank is next, then the one noted first. A turn that fails as
+writing to a server may fail is taken again after a pause that doubles. So is one that fails as nobody foresaw, and its
+error is logged whole: an object that a user made must not stop the work on those of all others.
 """
 
 import asyncio

@@ -6,7 +6,7 @@ from the last version seen; 410 lists anew and tells the differences. Errors bac
 server that is away is no reason to stop. `changed` is called in the task that runs the informer and must not wait.
 It keeps decoded values only, in the msgspec type given (the fields somebody reads), or dicts; an object that does not
 fit the type counts as absent, and does not keep others from being seen. Whoever wrote something
-waits until it is seen: after that the store alone is the truth, and nobody keeps his own writes on the side.
+waits until it is seen: after that the store alone is the truth, and nobody keeps its own writes on the side.
 """
 
 import asyncio
@@ -41,6 +41,9 @@ class _Meta(msgspec.Struct, rename={"version": "resourceVersion"}, gc=False):
 
 class _Head(msgspec.Struct):
     metadata: _Meta
+
+
+_HEAD = msgspec.json.Decoder(_Head)
 
 
 class Informer(Generic[T]):
@@ -110,7 +113,7 @@ class Informer(Generic[T]):
         async for page in self.client.pages(self.selection):
             version = page.metadata.version
             for raw in page.items or ():
-                head = msgspec.json.decode(raw, type=_Head).metadata
+                head = _HEAD.decode(raw).metadata
                 found[head.key] = head, raw
         for key in [key for key in self.store if key not in found]:
             self._drop(key)
@@ -129,7 +132,7 @@ class Informer(Generic[T]):
             raise ConnectionError("the watch ended at once")
 
     def _observe(self, event: Event) -> None:
-        head = msgspec.json.decode(event.object, type=_Head).metadata
+        head = _HEAD.decode(event.object).metadata
         if event.type == "DELETED":
             self._drop(head.key)
         elif event.type != "BOOKMARK":

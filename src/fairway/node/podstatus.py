@@ -202,8 +202,12 @@ def _has_run(attempt: Attempt) -> bool:
 
 
 def _deadline(sight: Sight) -> float | None:
-    seconds, began = sight.pod["spec"].get("activeDeadlineSeconds"), sight.before.get("startTime")
-    return time(began) + seconds if seconds is not None and began else None
+    seconds = sight.pod["spec"].get("activeDeadlineSeconds")
+    return time(_started(sight)) + seconds if seconds is not None else None
+
+
+def _started(sight: Sight) -> str:
+    return str(sight.before.get("startTime") or time_text(int(sight.now)))
 
 
 def _last_phase(sight: Sight) -> str:
@@ -237,7 +241,7 @@ def status_of(sight: Sight, ahead: Next) -> dict[str, Any]:
             _condition(sight, "PodScheduled", ()),
             *_frozen(sight),
         ],
-        "startTime": sight.before.get("startTime") or time_text(int(sight.now)),
+        "startTime": _started(sight),
         "containerStatuses": mains,
     } | LOCAL
     if phase == "Failed" and ahead.why == DEADLINE:

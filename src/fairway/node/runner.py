@@ -11,7 +11,6 @@ closed to other users; without, all run as the user of this process, and nothing
 """
 
 import asyncio
-import base64
 import logging
 import os
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from fairway.api.indexes import rank_in
-from fairway.api.objects import ASSIGNED, BEGAN, GROUP_NAME
+from fairway.api.objects import ASSIGNED, BEGAN
 from fairway.api.quantities import time
 from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
@@ -34,30 +33,16 @@ from fairway.kube.kinds import Ref, Selection
 from fairway.kube.runs import PAUSE_ENDED
 
 from .archive import Archive, Bounds, Origin, Run, origin_of, read_origin, retire, write_origin
-from .attended import kept
 from .cards import Card, Dealer
 from .container import LOST, Attempt, Nursery, history, inspect, note_loss, note_unwoken, prepare, stop, sweep
-from .containers.engine import Engine, is_of_image
-from .environment import (
-    Container,
-    Pod,
-    Source,
-    Surroundings,
-    Unusable,
-    command,
-    controller_of,
-    devices_of,
-    environment,
-    gang_of,
-    references,
-)
+from .containers.engine import Engine
+from .environment import Container, Pod, Unusable, controller_of, gang_of
 from .execute import Execution, Order
 from .health.action import Place
 from .health.keeper import MIN_SECONDS, Keeper
 from .health.probe import HEALTHY, Health
-from .health.words import message_path
-from .isolation.account import Account, Tenant
-from .isolation.limits import Hierarchies, most_processes
+from .isolation.account import Tenant
+from .isolation.limits import Hierarchies
 from .isolation.outside import is_mirror
 from .logs import Gap, LogOptions, Piece, dropped, read_log
 from .names import Names
@@ -66,17 +51,14 @@ from .pause.disk import DiskError
 from .pause.look import freeze, last_begun, restoring
 from .pause.stand import STILL, Stand, asked, stand_of, write_stand
 from .podstatus import AGAIN, DELETED, NOT_WOKEN, TERMINAL, Next, Sight, next_of, status_of
-from .ports import port_of
 from .resize import RESIZED, is_agreed, is_leaving, size_of, size_run, voice
-from .volumes import make_volumes, mounts, moved
+from .spec import Specs, grace_of
 
-SOURCES = {"ConfigMap": kinds.Kind("ConfigMap", "configmaps"), "Secret": kinds.Kind("Secret", "secrets")}
 WORKLOADS = Selection(kinds.WORKLOADS)
 AGAIN_SECONDS, PAUSE_SECONDS, SOON_SECONDS = 10.0, 1.0, 0.1
 TIDY_SECONDS, HOUR = 60.0, 3600.0
 FORCED_SECONDS = 2.0
 FREEZING_SECONDS = 0.02
-OF_POD = 4  # a container of a team's user: this part of the processes that the machine can have
 log = logging.getLogger(__name__)
 
 
@@ -99,11 +81,9 @@ class Runner:
         cards: Sequence[Card] = (),
         engine: Engine | None = None,
     ) -> None:
-        self.client, self.clock, self.folder, self.base, self.tenant = client, client.clock, folder, base, tenant
+        self.client, self.clock, self.folder = client, client.clock, folder
         self.node: str = node["metadata"]["name"]
-        self.capacity, self.limits = node["status"]["capacity"], limits or Hierarchies({})
-        self.device_files = device_files or {}
-        self.dealer, self.engine = Dealer(cards, folder), engine
+        self.limits, self.dealer = limits or Hierarchies({}), Dealer(cards, folder)
         self.archive = Archive(folder, folder.with_name("logs"), bounds or Bounds())
         self.events = Events(client, "runner")
         self.agenda = Agenda(client.clock, client.chance)
@@ -111,7 +91,13 @@ class Runner:
         here = Selection(kinds.PODS, fields=f"spec.nodeName={node['metadata']['name']}")
         self.informer = Informer[Pod](client, here, shape=dict, changed=self._changed, slim=packed)
         self._pods: dict[str, Pod] = {}
+        self._reported: dict[str, dict[str, Any]] = {}  # by uid, the status that we wrote last
         self.names = Names(client, folder / "hosts", self._unpacked, is_closed=tenant is not None)
+        self.specs = Specs(
+            client, folder, node["status"]["capacity"], base, self.names,
+            tenant=tenant, limits=self.limits, device_files=device_files or {}, dealer=self.dealer, engine=engine,
+            over=lambda: [uid for uid, it in self._pods.items() if isinstance(it, Packed)],
+        )  # fmt: skip
         self._nursery = Nursery()
         self._starting: dict[tuple[str, str], float] = {}  # (uid, container) → until when nothing is to be done
         self._watched: dict[int, int] = {}  # pid of a shim → its pidfd
@@ -213,9 +199,18 @@ class Runner:
             self._pods[uid] = new
         else:
             self._pods.pop(uid, None)
+            self._reported.pop(uid, None)
         if voice(old) != voice(new):
             self._note_gang(pod)
-        self.agenda.note(uid)
+        if not (old and new and self._is_no_news(old, new)):
+            self.agenda.note(uid)
+
+    def _is_no_news(self, old: Pod, new: Pod) -> bool:
+        """Whether a look would do nothing: it shows what we wrote, or the pod is over and stays."""
+        if isinstance(old, Packed) and isinstance(new, Packed):
+            return not is_leaving(new)
+        said = self._reported.get(new["metadata"]["uid"])
+        return said is not None and _is_part(said, new.get("status") or {}) and _asks(old) == _asks(new)
 
     def _unpacked(self) -> Iterator[Pod]:
         return (it for it in self._pods.values() if type(it) is dict)
@@ -230,7 +225,7 @@ class Runner:
         held = max((until for (other, _), until in self._starting.items() if other == uid), default=0.0)
         if held > self.clock.now():  # until it has started nobody can tell what runs
             for _, it in self._running((pod,)) if is_leaving(pod) else ():
-                stop(it, _grace(pod), DELETED)
+                stop(it, grace_of(pod), DELETED)
             return held if held < inf else self.clock.now() + PAUSE_SECONDS if is_leaving(pod) else None
         histories = {it["name"]: history(self._place(pod, it["name"])) for it in _containers(pod)}
         await self._mind(uid, histories)
@@ -269,7 +264,7 @@ class Runner:
         if any(size_run(it) != size for _, it in own):
             for it, last in others:
                 if not last.is_asked:
-                    stop(last, _grace(it), RESIZED)
+                    stop(last, grace_of(it), RESIZED)
         may_start = not others and is_agreed(gang) and not is_leaving(pod)
         return replace(ahead, start=ahead.start if may_start else ())
 
@@ -352,16 +347,8 @@ class Runner:
                     self.events.tell(_about(sight.pod), "Failed", f"Error: {error}", is_warning=True)
         return refused
 
-    async def _wanted(self, pod: Pod, container: Container) -> dict[str, Any]:
-        """What the shim is to do; Unusable also where the container lacks what no container lacks."""
-        try:
-            return await self._spec(pod, container)
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
-            what = f"{type(error).__name__}: {error}"
-            raise Unusable(f"container {container['name']} is not written as Kubernetes expects it ({what})") from error
-
     async def _start(self, pod: Pod, container: Container, attempts: Sequence[Attempt]) -> None:
-        spec = await self._wanted(pod, container)
+        spec = await self.specs.of(pod, container)
         uid, name = pod["metadata"]["uid"], container["name"]
         self._note(pod, spec["env"])
         begun = last_begun(attempts)
@@ -384,10 +371,11 @@ class Runner:
     async def _restoring(self, pod: Pod, last: Attempt | None) -> dict[str, Any]:
         """What a shim has to do more where its processes are on disk; nothing where they are lost."""
         about, what = _owner(pod), "its processes could not be restored"
+        if last is None:
+            return {}
         try:
             plan = await self.clock.in_thread(partial(restoring, last))
         except DiskError as error:
-            assert last is not None
             await self.clock.in_thread(partial(note_unwoken, last, str(error), NOT_WOKEN))
             again = "it starts again from its last checkpoint"
             self.events.tell(about, NOT_WOKEN, f"{what}: {error}; {again}", is_warning=True)
@@ -413,74 +401,6 @@ class Runner:
             self._starting[uid, name] = self.clock.now() + pause
         self.agenda.note(uid)
 
-    async def _spec(self, pod: Pod, container: Container) -> dict[str, Any]:
-        """What the shim is to do."""
-        meta, own = pod["metadata"], self.folder / pod["metadata"]["uid"]
-        sources = {key: await self._source(meta["namespace"], *key) for key in references(pod["spec"])}
-        gang = gang_of(pod)
-        port = port_of(gang, self.folder / "ports") if gang else 0
-        account = await self.tenant(pod) if self.tenant else None
-        engine = self.engine if is_of_image(container) else None
-        if engine:
-            await engine.fetch(container)
-        base = {} if engine else account.environment(self.base) if account else self.base
-        links = self.names.variables(meta["namespace"]) if pod["spec"].get("enableServiceLinks", True) else {}
-        around = Surroundings(base, sources, await self._peers(pod), port, self.capacity, links)
-        over = [uid for uid, it in self._pods.items() if isinstance(it, Packed)] if self.dealer.cards else ()
-        env = environment(pod, container, around) | self.dealer.environment(pod, container, over)
-        own.mkdir(mode=0o700, exist_ok=True)
-        for place in (own / "work", own / "scratch"):
-            place.mkdir(parents=True, exist_ok=True)
-        message, hosts = message_path(container), self.names.hosts(meta["namespace"])
-        mounted = mounts(pod, container, make_volumes(pod, own / "volumes", sources, account), env)
-        mounted = mounted if engine else moved(mounted)
-        is_bound = bool(mounted or message or hosts) or _gains_nothing(container)
-        given = devices_of(pod, container["name"]).split(",")
-        hidden = sorted(file for index, file in self.device_files.items() if str(index) not in given)
-        hidden += self.dealer.hidden(pod, container) if self.tenant else []
-        resources = {} if engine else container.get("resources") or {}
-        return {
-            **({"engine": engine.order(container, env, ",".join(given))} if engine else {}),
-            "argv": [] if engine else kept(container, command(container, env)),
-            "env": env,
-            "folder": self._folder(container, own, account),
-            "user": account.order(is_bound=is_bound) if account else None,
-            "mounts": mounted,
-            "hosts": hosts,
-            "hidden": hidden,
-            "cgroups": self.limits.make(f"{meta['uid']}-{container['name']}", resources, hidden,
-                                        most_processes=most_processes() // OF_POD if account else 0),
-            "message": message,
-            "scratch": str(own / "scratch"),
-            "grace": _grace(pod),
-            "size": size_of(pod),
-        }
-
-    def _folder(self, container: Container, own: Path, account: Account | None) -> str:
-        """Where the program starts; of an engine's container, where its client does."""
-        if self.engine and is_of_image(container):
-            return str(own / "work")
-        return container.get("workingDir") or (account.home if account else str(own / "work"))
-
-    async def _source(self, namespace: str, kind: str, name: str) -> Source:
-        """The entries of a ConfigMap or Secret; no entries if there is no such object."""
-        found = await self.client.find(Ref(SOURCES[kind], name, namespace))
-        if found is None:
-            return Source(kind, name, None)
-        files = {key: text.encode() for key, text in (found.get("data") or {}).items()}
-        if kind == "Secret":
-            files = {key: base64.b64decode(text) for key, text in files.items()}
-        binary = {key: base64.b64decode(text) for key, text in (found.get("binaryData") or {}).items()}
-        return Source(kind, name, files | binary)
-
-    async def _peers(self, pod: Pod) -> tuple[str, ...]:
-        meta = pod["metadata"]
-        group = (meta.get("labels") or {}).get(GROUP_NAME)
-        if not group:
-            return ()
-        pods = await self.client.list(Selection(kinds.PODS, meta["namespace"], labels=f"{GROUP_NAME}={group}"))
-        return tuple(sorted(it["metadata"]["name"] for it in pods))
-
     async def _report(self, sight: Sight, ahead: Next) -> None:
         """Writes the status if it changed; confirms the deletion when nothing runs any more."""
         meta, status = sight.pod["metadata"], status_of(sight, ahead)
@@ -489,6 +409,7 @@ class Runner:
         try:
             if not is_forgotten and not _is_part(status, sight.before):
                 change = {"metadata": {"uid": meta["uid"]}, "status": status}
+                self._reported[meta["uid"]] = status
                 await self.client.patch(place, change, subresource="status", form=STRATEGIC)
             if "deletionTimestamp" in meta and not ahead.stop and meta.get("deletionGracePeriodSeconds") != 0:
                 await self.client.delete(place, uid=meta["uid"], grace=0)
@@ -534,20 +455,12 @@ def _containers(pod: Pod) -> list[Container]:
     return [*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]]
 
 
-def _gains_nothing(container: Container) -> bool:
-    return (container.get("securityContext") or {}).get("allowPrivilegeEscalation") is False
-
-
-def _grace(pod: Pod) -> int:
-    return int(pod["spec"].get("terminationGracePeriodSeconds", 30))
-
-
 def _grace_of(sight: Sight, name: str) -> float:
     """What is left of the pod's grace where it is deleted: sidecars stop last."""
     meta, health = sight.pod["metadata"], sight.health.get(name, HEALTHY)
     grace = meta.get("deletionGracePeriodSeconds")
     if grace is None:
-        return float(_grace(sight.pod) if health.grace is None else health.grace)
+        return float(grace_of(sight.pod) if health.grace is None else health.grace)
     if not any(it["name"] == name for it in sight.inits):
         return float(grace)
     return max(time(meta["deletionTimestamp"]) - sight.now, min(grace, MIN_SECONDS))
@@ -570,6 +483,11 @@ def _is_told(status: Mapping[str, Any], message: str) -> bool:
     """Whether a status says already that a container waits for this."""
     states = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
     return any((it["state"].get("waiting") or {}).get("message") == message for it in states)
+
+
+def _asks(pod: Pod) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What others say in a pod."""
+    return {**pod["metadata"], "resourceVersion": "", "managedFields": ()}, pod["spec"]
 
 
 def _is_part(new: Any, old: Any) -> bool:

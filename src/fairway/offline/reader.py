@@ -7,7 +7,7 @@ one counts. Kinds that mean nothing to a decision are passed over.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Literal, TypeVar
@@ -151,6 +151,7 @@ def read(
         if isinstance(one, Running)
     ]
     counted = {one.workload.key for one in running} | {key for key, one in known.items() if one.status.paused}
+    read_already = {it.key: it for it in facts if isinstance(it, Workload) and it.paused is None}
     goes_on = {key for key, it in zip(known, facts) if isinstance(it, Workload | Running)}
     now = _newest(said) if now is None else now
     if not is_live:
@@ -168,12 +169,12 @@ def read(
         reservations=cluster.each(types.ReservationObject, queues.reservation),
         disruptions=cluster.each(objects.DisruptionBudgetObject, queues.disruption),
         ended=tuple(one for one in facts if isinstance(one, Ended)),
-        recent=recent(known.values(), reading, now=now),
+        recent=recent(known.values(), reading, read_already, now=now),
     )
 
 
-def _gated(one: Workload, pods: Iterable[PodObject]) -> Workload:
-    found = gates(pods)
+def _gated(one: Workload, pods: Sequence[PodObject]) -> Workload:
+    found = gates(pods) if pods else ()
     return replace(one, gates=found) if found else one
 
 

@@ -54,11 +54,11 @@ def last_begun(attempts: Sequence[Attempt]) -> Attempt | None:
     return next((it for it in reversed(attempts) if it.started_at is not None), None)
 
 
-def restoring(last: Attempt | None) -> dict[str, Any]:
+def restoring(last: Attempt) -> dict[str, Any]:
     """What a shim has to do more where the last attempt is on disk. DiskError, with the reason, where its processes did
     not wake, or cannot come back from there."""
-    if last and last.stopped == NOT_WOKEN:
+    if last.stopped == NOT_WOKEN:
         raise disk.DiskError(last.message or stand_of(last.folder).why)
-    if not last or last.stopped != ON_DISK:
+    if last.stopped != ON_DISK:
         return {}
     return {"restore": disk.restoring(last.folder) | {"env": {"PATH": disk.PLACES, disk.MARK: str(last.folder)}}}
