@@ -211,6 +211,22 @@ async def test_pages_are_of_one_moment(api: Api) -> None:
     await api.no(400, "GET", MAPS, continue_="nonsense")
 
 
+async def test_pages_of_a_namespace_and_of_a_name_leave_out_the_others(api: Api) -> None:
+    spaces = ("a", "a-b", "a0")
+    for space in spaces:
+        await api.ok("POST", "/api/v1/namespaces", {"metadata": {"name": space}})
+        for name in "xyz":
+            await api.ok("POST", MAPS.replace("default", space), config(name) | {"metadata": {"name": name}})
+    for space in spaces:
+        place = MAPS.replace("default", space)
+        first = await api.ok("GET", place, limit=1)
+        rest = await api.ok("GET", place, limit=5, continue_=first["metadata"]["continue"])
+        found = [(it["metadata"]["namespace"], it["metadata"]["name"]) for it in (*first["items"], *rest["items"])]
+        assert first["metadata"]["remainingItemCount"] == 2 and found == [(space, name) for name in "xyz"]
+        assert await api.names(place, fieldSelector="metadata.name=y") == ["y"]
+    assert await api.names("/api/v1/configmaps", fieldSelector="metadata.name=y") == ["y"] * 3
+
+
 async def test_the_rules_of_resource_versions(api: Api) -> None:
     made = await api.ok("POST", MAPS, config("a"))
     version = made["metadata"]["resourceVersion"]
