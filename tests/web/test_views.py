@@ -10,6 +10,8 @@ from board import NOW, board, lease, node, queue, understood, workload
 
 from fairway.api.accounts import HOUR_UNITS
 from fairway.api.quantities import time_text
+from fairway.kube import kinds
+from fairway.kube.kinds import Ref
 
 ROOT = Path(__file__).parents[2]
 RUNBOOK, ALERTS = ROOT / "docs/start/runbook.md", ROOT / "src/fairway/deploy/monitoring/prometheus.yaml"
@@ -309,7 +311,7 @@ async def test_operations_says_what_is_wrong_and_which_line_looks_closer() -> No
     async with board(node("n1", unschedulable=True), queue("nlp"), it) as shown:
         page = await shown.page("/operations")
     assert "Fairway does not decide" in page and "kubectl describe node n1" in page and "refused plan" in page
-    assert "kubectl fairway why -n nlp workload/job-a" in page and "Reclaimed for job-b of queue vision" in page
+    assert "kubectl fairway why -n nlp workload/job-a" in page and "Reclaimed for b of queue vision" in page
 
 
 async def test_operations_says_where_the_rest_is_of_a_list_that_is_cut() -> None:
@@ -438,7 +440,7 @@ async def test_a_workload_says_for_whom_it_was_evicted() -> None:
     it = workload("nlp/job-a", "nlp", 3, status=WAITS | {"evictionHistory": history})
     async with board(queue("nlp"), it) as shown:
         page = await shown.page("/workload/nlp/job-a")
-    assert "Reclaimed" in page and "for job-b" in page and "of queue vision" in page
+    assert "Reclaimed" in page and "for b of" in page and "of queue vision" in page
 
 
 async def test_now_tells_of_gpus_that_serve_nobody_while_none_is_free() -> None:
@@ -465,7 +467,7 @@ async def test_timeline_says_for_whom_a_workload_was_evicted() -> None:
     it = workload("nlp/job-a", "nlp", 3, status=WAITS | {"evictionHistory": history})
     async with board(queue("nlp"), it) as shown:
         page = await shown.page("/timeline")
-    assert " for job-b</small>" in page and "evicted <time" in page
+    assert " for b</small>" in page and "evicted <time" in page
 
 
 @pytest.mark.parametrize("view", ["/operations", "/usage", "/workload/nlp/job-a"])
@@ -614,3 +616,42 @@ async def test_no_view_shows_a_tenant_the_names_of_another(own: str, other: str)
             for name in (f"{other}runs", f"{other}waits", f"{other}user"):
                 assert name not in text.replace(f"/workload/{other}/job-{other}runs", ""), (view, name)
             assert own in text or view in ("usage", f"workload/{other}/job-{other}runs"), view
+
+
+def cancelled(key: str, queue: str, *, ran: bool = True) -> dict[str, Any]:
+    """The event that a Job's workload left an hour ago; it had run for an hour."""
+    space, _, name = key.partition("/")
+    about = {"kind": "Workload", "namespace": space, "name": f"job-{name}", "uid": f"u-{name}"}
+    notes = {"fairway.dev/queue": queue, "fairway.dev/user": "ann", "fairway.dev/owner": f"Job/{name}",
+             "fairway.dev/ran-from": in_hours(-2) if ran else ""}  # fmt: skip
+    return {"kind": "Event", "metadata": {"name": name, "namespace": space, "annotations": notes},
+            "involvedObject": about, "reason": "Cancelled", "lastTimestamp": in_hours(-1),
+            "message": f"cancelled while it {'ran' if ran else 'waited'}"}  # fmt: skip
+
+
+async def test_what_was_cancelled_is_in_every_view_of_what_was_and_its_victims_name_it() -> None:
+    history = [{"time": in_hours(-1.5), "reason": "Reclaimed", "by": "nlp", "for": "nlp/job-gone"}]
+    victim = workload("nlp/job-victim", "nlp", 1, status=WAITS | {"evictionHistory": history})
+    events = cancelled("nlp/gone", "nlp"), cancelled("nlp/never", "nlp", ran=False)
+    async with board(node("n1"), queue("nlp"), victim, *events) as shown:
+        find, timeline = await shown.page("/find?state=cancelled"), await shown.page("/timeline")
+        changed, own = await shown.page("/operations?since=6h"), await shown.page("/workload/nlp/job-gone")
+        waits, evicted = await shown.page("/waiting"), await shown.page("/workload/nlp/job-victim")
+    assert "2 workloads in any state" in find and ">gone</a>" in find and "while it waited" in find
+    assert "gone was cancelled while it ran" in timeline and "gone took the room of victim" in timeline
+    assert re.search(r'class="ran" [^>]+><title>gone cancelled', timeline) and "never was cancelled" in timeline
+    assert changed.count(">cancelled</b>") == 2 and "1 workload for 1 GPU" in waits
+    assert "<dd>cancelled while it ran</dd>" in own and "data-act" not in own
+    assert "for gone of queue nlp" in evicted and all("job-gone<" not in it for it in (changed, timeline, evicted))
+
+
+async def test_a_workload_that_is_there_is_shown_before_a_cancelled_one_of_its_name() -> None:
+    again = workload("nlp/job-gone", "nlp", 1, status=WAITS)
+    async with board(node("n1"), queue("nlp"), again, cancelled("nlp/gone", "nlp")) as shown:
+        assert 'class="state waiting"' in await shown.page("/find?q=gone")
+        await shown.client.delete(Ref(kinds.WORKLOADS, "job-gone", "nlp"))
+        stream = shown.stream("/find?q=gone")
+        async for _, _, content in stream:
+            if 'class="state cancelled"' in str(content):
+                break
+        await stream.aclose()

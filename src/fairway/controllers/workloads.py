@@ -33,6 +33,7 @@ from fairway.api.objects import (
     MANIFESTS,
     OWNER,
     QUEUE,
+    RAN_FROM,
     SUBMITTED,
     USER,
     Metadata,
@@ -600,6 +601,7 @@ def cancelled(said: WorkloadObject) -> tuple[About, str, str]:
     did = "was suspended" if said.status.phase == "Suspended" else "waited" if began is None else "ran"
     owners = [f"{one.kind}/{one.name}" for one in meta.owner_references[:1]]
     notes = (QUEUE, said.spec.queue), (USER, said.spec.user), (OWNER, "".join(owners))
+    notes = *notes, (RAN_FROM, time_text(began) if began else "")
     about = About(kinds.WORKLOADS, meta.name, meta.uid, meta.namespace, notes)
     return about, CANCELLED, f"cancelled while it {did}"
 

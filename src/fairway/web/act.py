@@ -30,8 +30,8 @@ ACTIONS = {
 
 def offered(it: Workload) -> list[str]:
     """The actions that make sense for it now."""
-    if it.state in OVER or it.state == "cancelling":
-        return ["cancel"] if it.state in OVER else []
+    if it.state in (*OVER, "cancelling"):
+        return [] if it.state.startswith("cancel") else ["cancel"]
     first = "resume" if it.state in ("suspended", "parked", "paused") else "suspend"
     rest = (["priority"] if it.owners else []) + (["queue"] if it.owners and not it.shares else [])
     return [first, *rest, "cancel"]

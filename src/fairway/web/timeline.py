@@ -151,6 +151,8 @@ def _bars(it: Workload, scene: Scene) -> Iterator[tuple[tuple[str, ...], Bar | N
         yield one.nodes, axis.bar("evicted", one.time, one.time, f"{name} {one.word}: {one.reason}{taker}")
     for at, victim in scene.taken.get(it.key, ()):
         yield nodes, axis.bar("took", at, at, f"{name} took the room of {victim}")
+    if it.state == "cancelled" and it.ended is not None:
+        yield nodes, axis.bar("evicted", it.ended, it.ended, f"{name} was {it.message}")
     if it.began is not None and it.ended is not None:
         bar = axis.bar("failed" if it.state == "failed" else "ran", it.began, it.ended, f"{name} {it.state}")
         yield nodes, bar
@@ -206,7 +208,8 @@ def _workload(key: str, them: Sequence[Workload], scene: Scene) -> Line:
     sight, last = scene.ask.sight, it.evictions[-1] if it.evictions else None
     return Line(
         key, sight.name(it), f"/workload/{it.key}" if sight.sees(it.namespace) else "",
-        tuple(bar for _, bar in _bars(it, scene) if bar), note=f"{it.queue} · {counted(it.held or it.asked, 'GPU')}",
+        tuple(bar for _, bar in _bars(it, scene) if bar),
+        note=" · ".join([it.queue, *[counted(it.held or it.asked, "GPU")] * bool(it.podsets)]),
         word=it.state, times=(None, it.ended), starts=it.starts(scene.ask.now),
         ends=scene.ends.of(it) if it.began and it.shares else None,
         served=(last.word, last.time, whom) if last and (whom := beneficiary(scene.world, last, sight)) else None,

@@ -4,17 +4,18 @@ Times are seconds since the epoch, None where they are not known. An object that
 can be read of it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from fairway import engine
 from fairway.api import types
 from fairway.api.accounts import HOUR_UNITS
 from fairway.api.conditions import kept_from
 from fairway.api.names import name_of
-from fairway.api.objects import SUBMITTED, Metadata
+from fairway.api.objects import OWNER, QUEUE, RAN_FROM, SUBMITTED, USER, Metadata
 from fairway.api.quantities import Malformed, duration, time
 from fairway.api.workloads import Reading, condition, priority_class
 from fairway.api.workloads import workload as value_of
@@ -24,7 +25,7 @@ STATES = {
     "Pending": "waiting", "Admitted": "starting", "Running": "running", "Suspended": "suspended", "Parked": "parked",
     "Paused": "paused", "Succeeded": "finished", "Failed": "failed",
 }  # fmt: skip
-OVER = ("finished", "failed")
+OVER = ("finished", "failed", "cancelled")
 GONE_SECONDS = 60.0
 """How long after its latest time a forecast is not shown any more: a new one is on its way."""
 Starts = tuple[str, float | None, float | None, float | None]
@@ -157,6 +158,18 @@ def workload(said: types.WorkloadObject) -> Workload:
         groups=groups(value) if value else (), pools=value.pools if value else (),
         selects=_selects(value.podsets[0].pod) if value and value.podsets else (),
         pool=status.admission.pool if status.admission else "",
+    )  # fmt: skip
+
+
+def cancelled(event: Mapping[str, Any]) -> Workload:
+    """What the event that it left tells of a workload, or of very many at once: no podsets."""
+    about, notes = event["involvedObject"], event["metadata"].get("annotations") or {}
+    name, ended = about.get("name") or f"({event['count']} workloads)", _moment(event.get("lastTimestamp"))
+    kind, _, owner = notes.get(OWNER, "").partition("/")
+    return Workload(
+        f"{about['namespace']}/{name}", owner or name, notes.get(QUEUE, ""), notes.get(USER, "").rpartition(":")[2],
+        "cancelled", ended, version="", message=event["message"], began=_moment(notes.get(RAN_FROM)), ended=ended,
+        owners=(("", kind, owner),) if owner else (),
     )  # fmt: skip
 
 

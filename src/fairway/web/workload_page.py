@@ -10,6 +10,7 @@ import yaml
 
 from fairway.api.conditions import GROWS
 from fairway.api.indexes import rank_in
+from fairway.api.names import short_name
 from fairway.api.nodes import uses
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
@@ -57,7 +58,7 @@ def beneficiary(world: World, one: Eviction, sight: Sight) -> str:
     if space and not sight.sees(space):
         return f"a workload of queue {one.queue}" if one.queue else "another workload"
     known = world.workloads.get(one.beneficiary)
-    return known.name if known else name
+    return known.name if known else short_name(name)
 
 
 def taken(world: World, sight: Sight) -> dict[str, list[tuple[float, str]]]:
