@@ -264,7 +264,7 @@ async def test_timeline_says_when_what_waits_should_start_and_what_is_reserved()
     assert 'href="/waiting?queue=nlp"' in by_queue
 
 
-async def test_on_the_line_of_a_node_bars_are_as_high_as_their_gpus_and_what_closes_it_is_drawn() -> None:
+async def test_on_the_line_of_a_node_each_workload_has_a_lane_with_its_name_and_what_closes_it_is_drawn() -> None:
     kept = {"kind": "Reservation", "metadata": {"name": "night"}, "spec": {"maintenance": True, "nodes": ["n1", "n3"],
             "start": in_hours(1), "duration": "2h"}}  # fmt: skip
     limit = {"spec": {"timeLimit": "5h"}}
@@ -273,11 +273,23 @@ async def test_on_the_line_of_a_node_bars_are_as_high_as_their_gpus_and_what_clo
     async with board(*things) as shown:
         page = await shown.page("/timeline?by=node")
     lines = dict(re.findall(r'data-key="(n\d)">(.*?)</small> </div>', page))
-    assert re.findall(r'class="(runs|ahead)" \S+ y="([\d.]+)" \S+ height="([\d.]+)"', lines["n1"]) == [
-        ("runs", "2.0", "3.0"), ("ahead", "2.0", "3.0"), ("runs", "5.0", "6.0")
+    assert re.findall(r'class="(runs|ahead|reserved)" \S+ y="([\d.]+)" \S+ height="([\d.]+)"', lines["n1"]) == [
+        ("reserved", "0.0", "30.0"), ("runs", "2.0", "12.0"), ("ahead", "2.0", "12.0"), ("runs", "16.0", "12.0")
     ]  # fmt: skip
+    assert re.findall(r'y="([\d.]+)">([^<]+)</text>', lines["n1"]) == [("12.0", "a (2)"), ("26.0", "b (4)")]
     assert "6 GPUs held: a (2), b (4); maintenance: night" in lines["n1"] and 'class="reserved"' in lines["n3"]
     assert 'class="closed"' in lines["n2"] and "nothing runs; cordoned" in lines["n2"]
+
+
+async def test_a_line_of_a_node_reuses_lanes_and_has_sixteen_at_most() -> None:
+    past = {"time": in_hours(-0.5), "began": in_hours(-1), "nodes": ["n1"], "reason": "Preempted"}
+    earlier = workload("nlp/job-past", "nlp", 1, status=WAITS | {"evictionHistory": [past]})
+    runs = [workload(f"nlp/job-{at:02}", "nlp", 1, at=f"n1[{at}]") for at in range(18)]
+    async with board(node("n1", 18), queue("nlp"), earlier, *runs) as shown:
+        page = await shown.page("/timeline?by=node")
+    lanes = re.findall(r'class="(ran|runs)" \S+ y="([\d.]+)"', page)
+    assert lanes[:2] == [("ran", "2.0"), ("runs", "2.0")] and len({y for _, y in lanes}) == 16
+    assert "15 (1), 16 (1), 17 (1)</text>" in page
 
 
 @pytest.mark.parametrize("ahead, span, now", [(None, "", 500.0), (2, "", 142.9), (20, "", 20.4), (2, "day", 500.0)])
