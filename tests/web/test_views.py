@@ -210,12 +210,22 @@ async def test_find_has_workloads_in_every_state_and_says_where_they_are() -> No
 
 async def test_waiting_counts_what_is_paused_or_suspended_apart_and_says_by_whom() -> None:
     said = {"Suspended": "", "Paused": "paused by its user"}
-    states = [{"phase": phase, "reason": "Suspended", "message": message} for phase, message in said.items()]
+    told = {"reason": "Suspended", "position": 0}
+    states = [told | {"phase": phase, "message": message} for phase, message in said.items()]
     off = [workload(f"nlp/job-{it['phase'].lower()}", "nlp", 2, status=it) for it in states]
     async with board(queue("nlp"), workload("nlp/job-a", "nlp", 1, status=WAITS), *off) as shown:
         page = await shown.page("/waiting")
     assert "1 workload for 1 GPU; 2 paused or suspended" in page and "<b>Suspended</b>" not in page
     assert "until it is resumed" in page and "paused by its user" in page
+
+
+async def test_what_its_queue_paused_waits_for_room_and_what_its_user_paused_is_told_of_beside() -> None:
+    said = {"queue": WAITS | {"position": 2}, "user": {"reason": "Suspended", "message": "paused", "position": 0}}
+    them = [workload(f"nlp/job-{by}", "nlp", 2, status={"phase": "Paused"} | status) for by, status in said.items()]
+    async with board(node("n1"), queue("nlp"), workload("nlp/job-a", "nlp", 1, status=WAITS), *them) as shown:
+        now, waits, queues = [await shown.page(view) for view in ("/now", "/waiting", "/queues")]
+    assert "2 workloads wait for 3 GPUs</a>, 1 paused." in now and "2 × NoRoom" in now
+    assert "2 workloads for 3 GPUs; 1 paused or suspended" in waits and "2 for 3 GPUs" in queues
 
 
 async def test_a_workload_that_can_never_start_is_not_said_to_have_a_start_that_is_not_known_yet() -> None:

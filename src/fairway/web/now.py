@@ -73,6 +73,7 @@ def page(world: World, ask: Ask) -> Page:
     facts = {
         "ask": ask, "part": part, "pools": pools, "sums": _sums(every), "deciding": deciding(world, ask.now),
         "controller": world.controller,
+        "paused": sum(it.state == "paused" and not it.waits for it in world.workloads.values()),
         "idle": idle(every, crowds, ask), "now": ask.now, "queues": queue_choices(world), "denied": world.denied,
         "groups": _groups(found, ask) if len(found) > MAPPED else [], "least": least, "is_named": len(found) <= NAMED,
     }  # fmt: skip
@@ -139,7 +140,7 @@ def idle(found: Iterable[Row], crowds: Crowds, ask: Ask) -> dict[str, Any]:
 def _crowds(world: World) -> Crowds:
     found: defaultdict[tuple[str, tuple[Selector, ...], tuple[str, ...]], list[Workload]] = defaultdict(list)
     for it in world.workloads.values():
-        if it.state == "waiting" and it.asked:
+        if it.waits and it.asked:
             found[it.reason or "not decided yet", it.selects, it.pools].append(it)
     return found
 

@@ -167,7 +167,7 @@ def _bars(it: Workload, scene: Scene) -> Iterator[tuple[tuple[str, ...], Bar | N
         _, early, late = scene.ends.of(it)
         if until := late or early:
             yield nodes, axis.bar("ahead", now, max(now, until), f"{name} should keep {gpus}")
-    elif it.state == "waiting":
+    elif it.waits:
         if it.kept is not None:
             until = it.kept + (it.limit or it.expected or HOUR)
             yield nodes, axis.bar("hold", it.kept, until, f"room for {gpus} is kept for {name}")
@@ -179,7 +179,7 @@ def _is_in_sight(it: Workload, scene: Scene) -> bool:
     """Whether it has a bar: to draw those of thousands that are not in the window would be most of the work."""
     start, end = scene.axis.start, scene.axis.end
     moments = [it.ended or 0.0, *(one.time for one in it.evictions), *(at for at, _ in scene.taken.get(it.key, ()))]
-    starts = it.state == "waiting" and any(at and at <= end for at in (it.kept, it.forecast[0]))
+    starts = it.waits and any(at and at <= end for at in (it.kept, it.forecast[0]))
     return bool(it.shares) or starts or max(moments) >= start
 
 

@@ -62,7 +62,7 @@ def _listed(world: World, ask: Ask, them: Sequence[Workload], by: str) -> Page:
     part = window(ask, found)
     facts = {
         "ask": ask, "part": part, "by": by, "counts": counts.most_common(),
-        "queues": queue_choices(world), "waits": [it.asked for it in found if it.state == "waiting"],
+        "queues": queue_choices(world), "waits": [it.asked for it in found if it.waits],
     }  # fmt: skip
     rows = {row.key: row for row in _rows(world, ask, part["items"], is_find)}
     return drawn("waiting", "Find" if is_find else "Waiting", facts, {"waits": rows}, ask.before)

@@ -103,6 +103,11 @@ class Workload:
     def namespace(self) -> str:
         return self.key.partition("/")[0]
 
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for room: what was paused by its user, and not by its queue, has no position."""
+        return self.state == "waiting" or (self.state == "paused" and self.position > 0)
+
     def starts(self, now: float) -> Starts:
         """See Starts. A moment that has gone by, or is not in sight, is none."""
         early, late, is_rough = self.forecast
