@@ -513,6 +513,34 @@ async def test_nodes_with_one_gpu_lie_side_by_side_and_their_cards_are_wide() ->
         assert (await page.locator("article[data-key=s0] .cell").bounding_box())["width"] > 240
 
 
+SEEN = """them => them.map(it => {
+    const box = it.getBoundingClientRect(), words = document.createTreeWalker(it, NodeFilter.SHOW_TEXT), seen = [];
+    const range = document.createRange();
+    while (words.nextNode()) {
+        range.selectNodeContents(words.currentNode);
+        const last = [...range.getClientRects()].pop();
+        if (last && last.bottom <= box.bottom + 1) seen.push(words.currentNode.data);
+    }
+    return seen.join("");
+})"""
+"""The texts of elements that none of their edges cuts off."""
+CUT_OFF = """() => [...document.querySelectorAll("main select")].filter(it => {
+    const whole = it.parentElement.appendChild(it.cloneNode(true));
+    whole.style = "position: absolute; width: max-content; max-width: none";
+    const most = whole.offsetWidth;
+    whole.remove();
+    return it.offsetWidth < most;
+}).map(it => it.name)"""
+
+
+async def test_on_a_small_screen_the_words_of_every_choice_are_seen_whole() -> None:
+    async with board(*THINGS) as shown, browser() as chrome:
+        for view in ("/now", "/waiting", "/find", "/timeline", "/operations", "/usage", "/submit"):
+            page = await opened(shown, chrome, view, width=375)
+            assert await page.locator("main select").count() and await page.evaluate(CUT_OFF) == [], view
+            await page.context.close()
+
+
 async def test_on_a_small_screen_nodes_are_seen_below_the_first_lines_without_scrolling() -> None:
     why = {"NoRoom": WAITS["message"], "OverShare": "a" * 200, "HeldFor": "b " * 100, "Reserved": "c"}
     waits = [workload(f"nlp/job-{at}", "nlp", 8, status={"reason": it, "message": text})
@@ -520,7 +548,9 @@ async def test_on_a_small_screen_nodes_are_seen_below_the_first_lines_without_sc
     async with board(*THINGS, *waits) as shown, browser() as chrome:
         page = await opened(shown, chrome, width=375)
         banner = await page.locator(".verdict").bounding_box()
-        assert banner["height"] < 200 and await page.locator(".verdict a:has-text('1 × HeldFor')").is_visible()
+        assert banner["height"] < 280 and await page.locator(".verdict a:has-text('1 × HeldFor')").is_visible()
+        seen = await page.locator(".why li").evaluate_all(SEEN)
+        assert any("6 × NoRoom" in it and WAITS["message"] in it for it in seen) and len(seen) == 4
         assert (await page.locator("article.node").first.bounding_box())["y"] < 700
 
 
