@@ -281,19 +281,43 @@ async def test_several_workloads_are_suspended_at_once_by_keyboard() -> None:
 
 async def test_the_kubectl_lines_for_several_namespaces_all_name_the_chosen_queue() -> None:
     waits = workload("nlp/job-late", "nlp", 8, status=WAITS)
-    async with board(*THINGS, waits) as shown, browser() as chrome:
+    async with board(*THINGS, queue("art"), waits) as shown, browser() as chrome:
         page = await opened(shown, chrome, "/waiting")
         for key in ("nlp/job-late", "vision/job-wait-1"):
             await page.locator(f"input[value='{key}']").check()
         await page.locator("[data-many=queue]").click()
         await page.wait_for_selector("dialog[open]")
         assert "Each gives up its position in its queue" in await page.locator("dialog").inner_text()
-        line = await page.locator("dialog [data-line]").inner_text()
-        queue = await page.locator("dialog select").input_value()
-    assert {f"modify --queue {queue} -n {space} workload/" in line for space in ("nlp", "vision")} == {True}
+        line = await page.locator("dialog pre").inner_text()
+        chosen = await page.locator("dialog select").input_value()
+    assert {f"modify --queue {chosen} -n {space} workload/" in line for space in ("nlp", "vision")} == {True}
     assert "VALUE" not in line
     for each in line.splitlines():
         understood(each)
+
+
+async def test_a_move_of_several_names_those_alone_that_are_not_in_the_chosen_queue_yet() -> None:
+    waits = workload("nlp/job-late", "nlp", 8, status=WAITS)
+    places = ("vision", "wait-1"), ("nlp", "late")
+    jobs = [JOB | {"metadata": {"name": name, "namespace": space}} for space, name in places]
+    async with board(*THINGS, waits, *jobs) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/waiting")
+        for key in ("nlp/job-late", "vision/job-wait-1"):
+            await page.locator(f"input[value='{key}']").check()
+        for queue, name in (("nlp", "wait-1"), ("vision", "late")):
+            await page.locator("[data-many=queue]").click()
+            await page.locator("dialog select").select_option("vision")
+            await page.locator("dialog select").select_option(queue)
+            await page.wait_for_selector(f"dialog[open]:has-text('Move {name} to another queue?')")
+            assert f"fairway.dev/queue={queue}" in await page.locator("dialog pre").inner_text()
+            await page.locator("dialog [value=no]").click()
+        await page.locator("[data-many=queue]").click()
+        await page.wait_for_selector("dialog[open]:has-text('Move wait-1 to')")
+        assert await page.locator("dialog select").input_value() == "nlp"
+        await page.locator("dialog [value=yes]").click()
+        await page.wait_for_selector("dialog:not([open])", state="attached")
+        made = [(await shown.client.get(Ref(kinds.JOBS, name, space)))["metadata"] for space, name in places]
+        assert [it.get("labels") for it in made] == [{"fairway.dev/queue": "nlp"}, None] and page.faults == []
 
 
 async def reach(page: Any, text: str) -> None:

@@ -59,18 +59,18 @@ def line(it: Workload, action: str, value: str) -> str:
     return f"kubectl -n {space} annotate --overwrite {what} fairway.dev/{note}"
 
 
-def lines(them: Sequence[Workload], action: str) -> str:
+def lines(them: Sequence[Workload], action: str, value: str) -> str:
     """The same for several: a line for each namespace."""
     if len(them) == 1:
-        return line(them[0], action, "VALUE")
-    verb, spaces = "modify --queue VALUE" if action == "queue" else action, groupby(them, attrgetter("namespace"))
+        return line(them[0], action, value)
+    verb, spaces = f"modify --queue {value}" if action == "queue" else action, groupby(them, attrgetter("namespace"))
     names = {space: " ".join(f"workload/{it.key.partition('/')[2]}" for it in own) for space, own in spaces}
     return "\n".join(f"kubectl fairway {verb} -n {space} {own}" for space, own in names.items())
 
 
 def dialog(world: World, sight: Sight, asked: Mapping[str, Any]) -> str:
-    """What an action would do to those of the named workloads that it can be done to now, what is lost, its choices and
-    its kubectl line, as HTML."""
+    """What an action would do to those of the named workloads that it can be done to now and that are not as it would
+    make them, what is lost, its choices and its kubectl line, as HTML."""
     action, keys = str(asked.get("action")), map(str, asked.get("workloads") or ())
     known = (world.workloads[key] for key in keys if key in world.workloads)
     them = sorted((it for it in known if sight.sees(it.namespace) and action in offered(it)), key=attrgetter("key"))
@@ -78,9 +78,14 @@ def dialog(world: World, sight: Sight, asked: Mapping[str, Any]) -> str:
     choices = {
         "queue": [name for name in leaves(world) if {name} != queues],
         "priority": [name for name in sorted(world.priorities) if not name.startswith("system-")],
-    }
+    }.get(action)
+    value = str(asked.get("value") or next(iter(choices or ()), ""))
+    if action == "queue":
+        them = [it for it in them if it.queue != value]
+        queues = {it.queue for it in them}
     says = ACTIONS.get(action, "").format(queue=f"queue {min(queues)}" if len(queues) == 1 else "its queue")
-    facts = {"action": action, "them": them, "says": says, "choices": choices.get(action), "line": lines(them, action)}
+    facts = {"action": action, "them": them, "says": says, "choices": choices, "value": value,
+             "line": lines(them, action, value) if them else ""}  # fmt: skip
     stopped = [it for it in them if it.state in HOLDS[:-1]] if action in ("suspend", "cancel") else []
     return fragment("dialog", facts | _losses(stopped, world.client.clock.now()) | {
         "is_idle": all(it.state in ("waiting", "suspended") for it in them),

@@ -480,15 +480,15 @@ function countChosen() {
   warn();
 }
 
-// Opens the dialog of an action; what is written into [data-line] follows the choice.
-async function propose(action, workloads) {
-  const told = await post("/say", {action, workloads}).then(it => it.ok ? it.text() : it.json()).catch(error => error);
-  dialog.replaceChildren(parsed(told.message ? '<p class="bad"></p><p class="actions"><button value="no">close</button></p>' : told));
+// Opens the dialog of an action, and draws it anew with each choice: what a choice changes nothing for is not named.
+async function propose(action, workloads, chosen) {
+  const told = await post("/say", {action, workloads, value: chosen}).then(it => it.ok ? it.text() : it.json()).catch(error => error);
+  if (chosen && dialog.querySelector("select")?.value !== chosen) return;  // it was chosen anew meanwhile
+  morph(dialog, parsed(told.message ? '<p class="bad"></p><p class="actions"><button value="no">close</button></p>' : told), true);
   if (told.message) dialog.firstChild.textContent = told.message;
-  const value = dialog.querySelector("select"), line = dialog.querySelector("[data-line]");
-  const show = () => { if (line) line.textContent = line.dataset.line.replaceAll("VALUE", value ? value.value : ""); };
-  value?.addEventListener("change", show);
-  show();
+  const value = dialog.querySelector("select");
+  if (value && !chosen) value.value = value.querySelector("[selected]")?.value;
+  dialog.onchange = () => propose(action, workloads, value.value);
   dialog.onclick = event => { if (event.target.value === "no") dialog.close(); if (event.target.value === "yes") send({action, workloads: event.target.dataset.of.split(" "), value: value?.value}, event.target); };
   if (!dialog.open) dialog.showModal();
 }
