@@ -477,11 +477,46 @@ async def test_manifests_dropped_anywhere_on_the_view_are_tried_each_time() -> N
         await page.evaluate(DROP, ["#tried", manifest("one", "vision"), manifest("two", "vision")])
         await page.wait_for_selector("#tried:has-text('job/one'):has-text('job/two')")
         fields = await page.locator(".submit").locator("input, select").evaluate_all("them => them.map(it => it.value)")
-        assert [it for it in fields if it] == ["vision", "default"]  # as they say; no GPUs that were not asked for
+        assert [it for it in fields if it] == ["vision", "default", "x"]  # as they say; no GPUs that were not asked for
         await page.evaluate(DROP, ["header", manifest("three")])
         await page.wait_for_selector("#tried:has-text('job/three')")
         assert "job/one" not in await page.locator("#tried").inner_text()
         assert await shown.client.list(Selection(kinds.JOBS)) == [] and page.faults == []
+
+
+async def test_a_dropped_manifest_fills_the_form_which_a_command_then_makes_its_own() -> None:
+    asked = {"requests": {"cpu": 3, "memory": "8Gi"}, "limits": {"nvidia.com/gpu": 2}}
+    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "torch:2", "resources": asked}]}
+    meta = {"name": "big", "labels": {"fairway.dev/queue": "vision"}, "annotations": {"fairway.dev/time-limit": "6h"}}
+    job = JOB | {"apiVersion": "batch/v1", "metadata": meta, "spec": {"suspend": True, "template": {"spec": pod}}}
+    async with board(*THINGS, desk=desk()) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/submit?namespace=nlp")
+        await page.wait_for_selector("#tried")
+        await page.evaluate(DROP, ["#tried", json.dumps(job)])
+        await page.wait_for_selector("#tried:has-text('job/big')")
+        fields = await page.locator(".submit").locator("input, select").evaluate_all("them => them.map(it => it.value)")
+        assert fields == ["vision", "nlp", "2", "3", "8Gi", "6h", "torch:2", ""]
+        assert not await page.locator("[name=gpus]").is_editable()  # what is tried is the manifest
+        await page.locator("[name=command]").fill("python train.py")
+        await page.locator("[name=gpus]").fill("4")
+        assert await page.locator("[name=memory]").input_value() == "8Gi" and page.faults == []
+
+
+async def test_the_form_goes_to_the_place_of_the_address_else_to_the_last_else_to_the_own_one() -> None:
+    async with board(*THINGS, desk=desk()) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/submit")
+        chosen = "() => [...document.querySelectorAll('.submit select')].map(it => it.value)"
+        await page.wait_for_selector("#tried")
+        assert await page.evaluate(chosen) == ["nlp", "default"]
+        await page.goto(f"{shown.address}/submit?queue=vision&namespace=vision")
+        await page.locator("[name=command]").fill("python train.py")
+        await page.locator("[data-try]").click()
+        await page.locator("[data-make]:enabled").click()
+        await page.wait_for_selector("#tried:has-text('It is made')")
+        for query, place in (("", "vision"), ("?queue=nlp&namespace=nlp", "nlp")):
+            await page.goto(f"{shown.address}/submit{query}")
+            await page.wait_for_selector("#tried:has-text('What you try')")
+            assert await page.evaluate(chosen) == [place, place]
 
 
 async def test_a_dropped_manifest_that_got_no_answer_is_tried_again_after_the_cut() -> None:
