@@ -9,6 +9,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
+from fairway.api.objects import ACTIVE, PAUSED, QUEUE
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import WORKLOADS, Kind, Ref, ref
 
@@ -26,6 +27,7 @@ ACTIONS = {
     "queue": "No work is lost. It gives up its position in {queue}, and takes one in the other, by its order",
 }  # fmt: skip
 """What each does to a workload of a queue."""
+CLASS = "fairway.dev/priority-class"
 
 
 def offered(it: Workload) -> list[str]:
@@ -43,20 +45,25 @@ def leaves(world: World) -> list[str]:
     return sorted(name for name in world.queues if name not in parents)
 
 
+def _change(it: Workload, action: str, value: str) -> tuple[str, dict[str, str | None]]:
+    """What an action writes on the objects that the user made: labels or annotations, by name."""
+    if action in ("queue", "priority"):
+        return ("labels", {QUEUE: value}) if action == "queue" else ("annotations", {CLASS: value})
+    return "annotations", {ACTIVE: str(action == "resume").lower()} | dict.fromkeys([PAUSED] * (action == "resume"))
+
+
 def line(it: Workload, action: str, value: str) -> str:
     """The same with kubectl."""
-    space, owners = it.namespace, [f"{kind.lower()}/{name}" for _, kind, name in it.owners]
-    what = " ".join(owners) or f"fwl/{it.key.partition('/')[2]}"
+    owners = [f"{kind.lower()}/{name}" for _, kind, name in it.owners]
+    what = f"kubectl -n {it.namespace} {{}} {' '.join(owners) or 'fwl/' + it.key.partition('/')[2]}"
     if action == "cancel":
-        return f"kubectl -n {space} delete {what}"
-    active = str(action == "resume").lower()
+        return what.format("delete")
     if not owners:
-        return f"kubectl -n {space} patch {what} --type merge -p '{{\"spec\": {{\"active\": {active}}}}}'"
-    if action == "queue":
-        return f"kubectl -n {space} label --overwrite {what} fairway.dev/queue={value}"
-    note = f"priority-class={value}" if action == "priority" else f"active={active}"
-    note += " fairway.dev/paused-" if it.state == "paused" and action == "resume" else ""
-    return f"kubectl -n {space} annotate --overwrite {what} fairway.dev/{note}"
+        active = str(action == "resume").lower()
+        return what.format("patch") + f" --type merge -p '{{\"spec\": {{\"active\": {active}}}}}'"
+    part, notes = _change(it, action, value)
+    words = (f"{name}-" if text is None else f"{name}={text}" for name, text in notes.items())
+    return f"{what.format('label --overwrite' if part == 'labels' else 'annotate --overwrite')} {' '.join(words)}"
 
 
 def lines(them: Sequence[Workload], action: str, value: str) -> str:
@@ -126,13 +133,9 @@ async def _one(client: Client, it: Workload, action: str, value: str) -> str:
         for one in owners or [own]:
             await client.delete(one)
         return ""
-    active = action == "resume"
-    meta = {
-        "queue": {"labels": {"fairway.dev/queue": value}},
-        "priority": {"annotations": {"fairway.dev/priority-class": value}},
-    }.get(action, {"annotations": {"fairway.dev/active": str(active).lower(), "fairway.dev/paused": None}})  # fmt: skip
+    part, notes = _change(it, action, value)
     for one in owners:
-        await client.patch(one, {"metadata": meta})
+        await client.patch(one, {"metadata": {part: notes}})
     if not owners:
-        await client.patch(own, {"spec": {"active": active, "paused": False}})
+        await client.patch(own, {"spec": {"active": action == "resume", "paused": False}})
     return ""

@@ -10,14 +10,13 @@ from itertools import groupby, islice
 from operator import attrgetter
 from typing import Any
 
-from fairway.api.quantities import Malformed, time
 from fairway.api.queues import lineage
 from fairway.engine import Selector
 
 from .ends import End, Ends
 from .floor import LOOKED_AT, Block, Holder, Row, may_use, rows
 from .page import Ask, Page, drawn, window
-from .workload import Workload
+from .workload import Workload, moment
 from .world import World
 
 NODES, MAPPED, NAMED = 120, 24, 200
@@ -107,16 +106,14 @@ def within(world: World, queue: str) -> Callable[[str], bool]:
 
 def deciding(world: World, now: float) -> tuple[bool | None, str]:
     """Whether a controller decides, None where that cannot be seen, and a sentence."""
-    lease = world.lease
+    spec = world.lease["spec"] if world.lease else {}
     if "leases" in world.denied:
         return None, "Whether Fairway decides cannot be seen with these rights"
-    if lease is None or not lease.spec.holder_identity:
+    if not spec.get("holderIdentity"):
         return False, "Fairway does not decide: no controller holds the lease"
-    try:
-        age = now - time(lease.spec.renew_time or "")
-    except Malformed:
+    if (at := moment(spec.get("renewTime"))) is None:
         return None, "Whether Fairway decides is not known: its lease has no time"
-    if age > lease.spec.lease_duration_seconds + LATE_SECONDS:
+    if (age := now - at) > spec.get("leaseDurationSeconds", 15) + LATE_SECONDS:
         return False, f"Fairway has not decided for {int(age)} s: its lease is not renewed"
     return True, "Fairway decides"
 

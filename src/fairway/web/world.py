@@ -32,16 +32,6 @@ AGAIN_SECONDS, SYNC_SECONDS, UNSEEN_SECONDS = 5.0, 20.0, 300.0
 REVIEW = Kind("SelfSubjectAccessReview", "selfsubjectaccessreviews", "authorization.k8s.io/v1", is_namespaced=False)
 
 
-class LeaseSpec(objects.Part, frozen=True):
-    holder_identity: str = ""
-    renew_time: str | None = None
-    lease_duration_seconds: int = 15
-
-
-class LeaseObject(objects.Object, frozen=True):
-    spec: LeaseSpec = LeaseSpec()
-
-
 class BoundSpec(objects.Part, frozen=True):
     node_name: str = ""
     containers: tuple[objects.Container, ...] = ()
@@ -111,7 +101,6 @@ class World:
         self.denied: list[str] = []
         self.workloads: dict[str, Workload] = {}
         self.namespaces: Counter[str] = Counter()
-        self._written: dict[str, types.WorkloadObject] = {}
         self._own: dict[str, types.WorkloadObject] = {}  # what pods stand for
         self._gone: dict[str, Workload] = {}  # the last one cancelled of each name
         self.on_node: defaultdict[str, set[str]] = defaultdict(set)
@@ -161,12 +150,12 @@ class World:
     @property
     def controller(self) -> str:
         """The namespace of the controller, as far as it is known."""
-        return self.lease.metadata.namespace if self.lease else self._controller or NAMESPACE
+        return str(self.lease["metadata"]["namespace"]) if self.lease else self._controller or NAMESPACE
 
     @property
-    def lease(self) -> LeaseObject | None:
+    def lease(self) -> Mapping[str, Any] | None:
         """The controller's: of several, where Fairway was moved, the one that was renewed last."""
-        return max(self.store(kinds.LEASES).values(), key=lambda it: it.spec.renew_time or "", default=None)
+        return max(self.store(kinds.LEASES).values(), key=lambda it: it["spec"].get("renewTime") or "", default=None)
 
     def priority(self, it: Workload) -> str:
         """Its class, or the default one, and what that is worth."""
@@ -174,7 +163,7 @@ class World:
         return f"{name} ({self.priorities[name].value})" if name in self.priorities else name or "none"
 
     async def _run(self) -> None:
-        for seen in (self._informers, self.workloads, self._written, self._own, self._gone, self.on_node, self.kept):
+        for seen in (self._informers, self.workloads, self._own, self._gone, self.on_node, self.kept):
             seen.clear()
         for count in (self.namespaces, self.touched, self.bound):
             count.clear()
@@ -206,7 +195,7 @@ class World:
         shapes = {
             kinds.WORKLOADS: types.WorkloadObject, kinds.NODES: objects.NodeObject, kinds.QUEUES: types.QueueObject,
             kinds.NODE_POOLS: types.NodePoolObject, kinds.RESERVATIONS: types.ReservationObject,
-            kinds.PRIORITY_CLASSES: objects.PriorityClassObject, kinds.LEASES: LeaseObject,
+            kinds.PRIORITY_CLASSES: objects.PriorityClassObject, kinds.LEASES: dict,
             kinds.USAGE_DAYS: types.UsageDayObject, kinds.EVENTS: dict,
         }  # fmt: skip
         reads = {kinds.WORKLOADS: self._read, kinds.EVENTS: self._read_record}
@@ -234,12 +223,7 @@ class World:
         return None
 
     def _read(self, old: types.WorkloadObject | None, new: types.WorkloadObject | None) -> None:
-        for said in filter(None, (old, new)):
-            self._written.pop(key_of(said.metadata), None)
-        if new is not None:
-            self._written[key_of(new.metadata)] = new
-        for key in {key_of(said.metadata) for said in (old, new) if said}:
-            self._show(key)
+        self._show(key_of((new or old).metadata))  # type: ignore[union-attr]
 
     def _read_pod(self, old: objects.PodObject | None, new: objects.PodObject | None) -> None:
         """A bare pod may be its own Workload."""
@@ -270,7 +254,7 @@ class World:
     def _show(self, key: str) -> None:
         if (gone := self.workloads.pop(key, None)) is not None:
             self._count(gone, -1)
-        said = self._written.get(key) or self._own.get(key)
+        said = self.store(kinds.WORKLOADS).get(key) or self._own.get(key)
         if seen := workload(said) if said else self._gone.get(key):
             self.workloads[key] = seen
             self._count(seen, 1)
@@ -288,7 +272,7 @@ class World:
         if kind == kinds.NODES:
             self.touched[(new or old).metadata.name] += 1
         self.pools_version += kind == kinds.NODE_POOLS
-        if kind != kinds.LEASES or _holder(old) != _holder(new):
+        if kind != kinds.LEASES or len({(it or {}).get("spec", {}).get("holderIdentity") for it in (old, new)}) > 1:
             self._mark()
 
     def _mark(self) -> None:
@@ -302,7 +286,3 @@ class World:
         while self.version == version:
             await self._next.wait()
         return self.version
-
-
-def _holder(lease: LeaseObject | None) -> str:
-    return lease.spec.holder_identity if lease else ""
