@@ -67,18 +67,13 @@ async def submit(world: World, desk: Desk, viewer: Viewer, asked: Mapping[str, A
     for thing in things:
         try:
             one = await _one(world, desk, viewer, thing, is_trial=is_trial)
-            told.append(one | {"place": _place(thing["metadata"])})
+            told.append(one | {"place": _fields(thing)})
         except ApiError as error:
             told.append({"name": _called(thing), "error": error.message or str(error)})
     manifest = yaml.safe_dump_all(things, sort_keys=False, allow_unicode=True)
     html = fragment("tried", {"told": told, "is_trial": is_trial})
     is_fit, form = not any("error" in it for it in told), {} if command else _said(things)
     return {"manifest": manifest, "html": html, "is_fit": is_fit, "form": form}
-
-
-def _place(meta: Mapping[str, Any]) -> str:
-    queue = (meta.get("labels") or {}).get(QUEUE)
-    return f"in namespace {meta['namespace']}" + (f", queue {queue}" if queue else "")
 
 
 def _said(things: Sequence[Thing]) -> dict[str, str]:
