@@ -663,7 +663,7 @@ async def test_what_was_cancelled_is_in_every_view_of_what_was_and_its_victims_n
     assert "gone was cancelled while it ran" in timeline and "gone took the room of victim" in timeline
     assert re.search(r'class="ran" [^>]+><title>gone cancelled', timeline) and "never was cancelled" in timeline
     assert changed.count(">cancelled</b>") == 2 and "1 workload for 1 GPU" in waits
-    assert "<dd>cancelled while it ran</dd>" in own and "data-act" not in own
+    assert "<dd>cancelled while it ran</dd>" in own and "<dt>ran since</dt>" in own and "data-act" not in own
     assert "for gone of queue nlp" in evicted and all("job-gone<" not in it for it in (changed, timeline, evicted))
 
 

@@ -28,8 +28,7 @@ TO_DISK = "disk"  # the value of CAN_PAUSE on a node that can write frozen pods 
 FREEZE, FROZEN = "fairway.dev/freeze", "fairway.dev/Frozen"  # on a pod: since when it is to be frozen; its condition
 SAVE = "fairway.dev/freeze-to-disk"  # on a pod: as FREEZE, where its frozen processes are to be on disk
 ON_DISK, NOT_SAVED = "OnDisk", "NotSaved"  # reasons of FROZEN: where its processes are, and that they cannot go there
-# Of an event about a Workload: its reason, `Job/name`, and when the attempt that it ended was admitted.
-CANCELLED, OWNER, RAN_FROM = "Cancelled", "fairway.dev/owner", "fairway.dev/ran-from"
+CANCELLED, OWNER, RAN_FROM = "Cancelled", "fairway.dev/owner", "fairway.dev/ran-from"  # of an event: its reason, notes
 GATE, SCHEDULER, MANIFESTS = "fairway.dev/admission", "fairway", "fairway.dev/pods"
 DEFAULT_SCHEDULER, HOLLOW = "default-scheduler", "fairway.dev/hollow"
 ATTEMPT = "fairway.dev/attempt"  # on a pod: name and uid of its Workload, and status.attempt; with slashes

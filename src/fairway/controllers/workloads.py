@@ -597,11 +597,10 @@ class Life:
 
 def cancelled(said: WorkloadObject) -> tuple[About, str, str]:
     """The event that outlives a workload which was deleted before it was over: lists of what ended show it."""
-    meta, began = said.metadata, since(said.status, "Admitted")
+    meta, spec, began = said.metadata, said.spec, since(said.status, "Admitted")
     did = "was suspended" if said.status.phase == "Suspended" else "waited" if began is None else "ran"
-    owners = [f"{one.kind}/{one.name}" for one in meta.owner_references[:1]]
-    notes = (QUEUE, said.spec.queue), (USER, said.spec.user), (OWNER, "".join(owners))
-    notes = *notes, (RAN_FROM, time_text(began) if began else "")
+    owner = "".join(f"{one.kind}/{one.name}" for one in meta.owner_references[:1])
+    notes = (QUEUE, spec.queue), (USER, spec.user), (OWNER, owner), (RAN_FROM, time_text(began) if began else "")
     about = About(kinds.WORKLOADS, meta.name, meta.uid, meta.namespace, notes)
     return about, CANCELLED, f"cancelled while it {did}"
 
