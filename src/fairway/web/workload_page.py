@@ -81,11 +81,8 @@ def _uses(world: World, it: Workload) -> tuple[int, list[str]]:
 async def detail(world: World, sight: Sight, client: Client, key: str) -> str:
     """Events, runs and YAML, as HTML; "" where the viewer may not see the workload."""
     it = seen(world, sight, key)
-    if it is None:
-        return ""
-    ref = kinds.ref(kinds.WORKLOADS, key)
-    said = await client.find(ref)
-    if said is None:
+    said = await client.find(kinds.ref(kinds.WORKLOADS, key)) if it else None
+    if it is None or said is None:
         return ""
     said["metadata"].pop("managedFields", None)
     for one in said.get("status", {}).get("evictionHistory") or ():
