@@ -3,10 +3,11 @@
 from msgspec.structs import replace
 
 from fairway.api.decode import change
-from fairway.api.types import Forecast, PausedStatus, WorkloadStatus
+from fairway.api.types import Forecast, PausedStatus, WorkloadObject, WorkloadSpec, WorkloadStatus
 from fairway.api.workloads import admission_status
 from fairway.controllers import status as life
 from fairway.controllers.status import Said, holds, since
+from fairway.controllers.workloads import cancelled
 from fairway.engine import Admission, Eviction, NodeShare, PodSetPlacement
 
 HERE = Admission("p", (PodSetPlacement("main", (NodeShare("n1", 2, ((0,), (1,))),)),))
@@ -22,6 +23,13 @@ def evicted(status: WorkloadStatus, now: float, reason: str = "Preempted") -> Wo
 def test_an_admission_is_an_attempt_and_says_since_when() -> None:
     status = life.admit(WorkloadStatus(), HERE, ADMITTED, now=100.0)
     assert (status.phase, status.attempt, since(status, "Admitted")) == ("Admitted", 1, 100.0)
+
+
+def test_the_event_of_what_is_cancelled_while_it_runs_says_since_when_it_ran() -> None:
+    spec, runs = WorkloadSpec("q"), life.admit(WorkloadStatus(), HERE, ADMITTED, now=100.0)
+    told = {status.phase: dict(cancelled(WorkloadObject(spec=spec, status=status))[0].notes)["fairway.dev/ran-from"]
+            for status in (WorkloadStatus(), runs)}  # fmt: skip
+    assert told == {WorkloadStatus().phase: "", "Admitted": "1970-01-01T00:01:40Z"}
 
 
 def test_a_promise_and_its_admission_are_one_attempt() -> None:

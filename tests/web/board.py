@@ -38,7 +38,7 @@ NOW = time_text(time.time() - 600)
 """When what runs began."""
 KINDS = {it.name: it for it in (kinds.NODES, kinds.QUEUES, kinds.NODE_POOLS, kinds.WORKLOADS, kinds.JOBS,
                                 kinds.LEASES, kinds.NAMESPACES, kinds.PRIORITY_CLASSES, kinds.RESERVATIONS,
-                                kinds.USAGE_DAYS, kinds.PODS)}  # fmt: skip
+                                kinds.USAGE_DAYS, kinds.PODS, kinds.EVENTS)}  # fmt: skip
 
 
 def node(name: str, gpus: int = 8, *, chooses: bool = True, **spec: Any) -> Thing:

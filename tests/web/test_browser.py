@@ -281,19 +281,43 @@ async def test_several_workloads_are_suspended_at_once_by_keyboard() -> None:
 
 async def test_the_kubectl_lines_for_several_namespaces_all_name_the_chosen_queue() -> None:
     waits = workload("nlp/job-late", "nlp", 8, status=WAITS)
-    async with board(*THINGS, waits) as shown, browser() as chrome:
+    async with board(*THINGS, queue("art"), waits) as shown, browser() as chrome:
         page = await opened(shown, chrome, "/waiting")
         for key in ("nlp/job-late", "vision/job-wait-1"):
             await page.locator(f"input[value='{key}']").check()
         await page.locator("[data-many=queue]").click()
         await page.wait_for_selector("dialog[open]")
         assert "Each gives up its position in its queue" in await page.locator("dialog").inner_text()
-        line = await page.locator("dialog [data-line]").inner_text()
-        queue = await page.locator("dialog select").input_value()
-    assert {f"modify --queue {queue} -n {space} workload/" in line for space in ("nlp", "vision")} == {True}
+        line = await page.locator("dialog pre").inner_text()
+        chosen = await page.locator("dialog select").input_value()
+    assert {f"modify --queue {chosen} -n {space} workload/" in line for space in ("nlp", "vision")} == {True}
     assert "VALUE" not in line
     for each in line.splitlines():
         understood(each)
+
+
+async def test_a_move_of_several_names_those_alone_that_are_not_in_the_chosen_queue_yet() -> None:
+    waits = workload("nlp/job-late", "nlp", 8, status=WAITS)
+    places = ("vision", "wait-1"), ("nlp", "late")
+    jobs = [JOB | {"metadata": {"name": name, "namespace": space}} for space, name in places]
+    async with board(*THINGS, waits, *jobs) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/waiting")
+        for key in ("nlp/job-late", "vision/job-wait-1"):
+            await page.locator(f"input[value='{key}']").check()
+        for queue, name in (("nlp", "wait-1"), ("vision", "late")):
+            await page.locator("[data-many=queue]").click()
+            await page.locator("dialog select").select_option("vision")
+            await page.locator("dialog select").select_option(queue)
+            await page.wait_for_selector(f"dialog[open]:has-text('Move {name} to another queue?')")
+            assert f"fairway.dev/queue={queue}" in await page.locator("dialog pre").inner_text()
+            await page.locator("dialog [value=no]").click()
+        await page.locator("[data-many=queue]").click()
+        await page.wait_for_selector("dialog[open]:has-text('Move wait-1 to')")
+        assert await page.locator("dialog select").input_value() == "nlp"
+        await page.locator("dialog [value=yes]").click()
+        await page.wait_for_selector("dialog:not([open])", state="attached")
+        made = [(await shown.client.get(Ref(kinds.JOBS, name, space)))["metadata"] for space, name in places]
+        assert [it.get("labels") for it in made] == [{"fairway.dev/queue": "nlp"}, None] and page.faults == []
 
 
 async def reach(page: Any, text: str) -> None:
@@ -453,11 +477,46 @@ async def test_manifests_dropped_anywhere_on_the_view_are_tried_each_time() -> N
         await page.evaluate(DROP, ["#tried", manifest("one", "vision"), manifest("two", "vision")])
         await page.wait_for_selector("#tried:has-text('job/one'):has-text('job/two')")
         fields = await page.locator(".submit").locator("input, select").evaluate_all("them => them.map(it => it.value)")
-        assert [it for it in fields if it] == ["vision", "default"]  # as they say; no GPUs that were not asked for
+        assert [it for it in fields if it] == ["vision", "default", "x"]  # as they say; no GPUs that were not asked for
         await page.evaluate(DROP, ["header", manifest("three")])
         await page.wait_for_selector("#tried:has-text('job/three')")
         assert "job/one" not in await page.locator("#tried").inner_text()
         assert await shown.client.list(Selection(kinds.JOBS)) == [] and page.faults == []
+
+
+async def test_a_dropped_manifest_fills_the_form_which_a_command_then_makes_its_own() -> None:
+    asked = {"requests": {"cpu": 3, "memory": "8Gi"}, "limits": {"nvidia.com/gpu": 2}}
+    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "torch:2", "resources": asked}]}
+    meta = {"name": "big", "labels": {"fairway.dev/queue": "vision"}, "annotations": {"fairway.dev/time-limit": "6h"}}
+    job = JOB | {"apiVersion": "batch/v1", "metadata": meta, "spec": {"suspend": True, "template": {"spec": pod}}}
+    async with board(*THINGS, desk=desk()) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/submit?namespace=nlp")
+        await page.wait_for_selector("#tried")
+        await page.evaluate(DROP, ["#tried", json.dumps(job)])
+        await page.wait_for_selector("#tried:has-text('job/big')")
+        fields = await page.locator(".submit").locator("input, select").evaluate_all("them => them.map(it => it.value)")
+        assert fields == ["vision", "nlp", "2", "3", "8Gi", "6h", "torch:2", ""]
+        assert not await page.locator("[name=gpus]").is_editable()  # what is tried is the manifest
+        await page.locator("[name=command]").fill("python train.py")
+        await page.locator("[name=gpus]").fill("4")
+        assert await page.locator("[name=memory]").input_value() == "8Gi" and page.faults == []
+
+
+async def test_the_form_goes_to_the_place_of_the_address_else_to_the_last_else_to_the_own_one() -> None:
+    async with board(*THINGS, desk=desk()) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/submit")
+        chosen = "() => [...document.querySelectorAll('.submit select')].map(it => it.value)"
+        await page.wait_for_selector("#tried")
+        assert await page.evaluate(chosen) == ["nlp", "default"]
+        await page.goto(f"{shown.address}/submit?queue=vision&namespace=vision")
+        await page.locator("[name=command]").fill("python train.py")
+        await page.locator("[data-try]").click()
+        await page.locator("[data-make]:enabled").click()
+        await page.wait_for_selector("#tried:has-text('It is made')")
+        for query, place in (("", "vision"), ("?queue=nlp&namespace=nlp", "nlp")):
+            await page.goto(f"{shown.address}/submit{query}")
+            await page.wait_for_selector("#tried:has-text('What you try')")
+            assert await page.evaluate(chosen) == [place, place]
 
 
 async def test_a_dropped_manifest_that_got_no_answer_is_tried_again_after_the_cut() -> None:
@@ -513,6 +572,34 @@ async def test_nodes_with_one_gpu_lie_side_by_side_and_their_cards_are_wide() ->
         assert (await page.locator("article[data-key=s0] .cell").bounding_box())["width"] > 240
 
 
+SEEN = """them => them.map(it => {
+    const box = it.getBoundingClientRect(), words = document.createTreeWalker(it, NodeFilter.SHOW_TEXT), seen = [];
+    const range = document.createRange();
+    while (words.nextNode()) {
+        range.selectNodeContents(words.currentNode);
+        const last = [...range.getClientRects()].pop();
+        if (last && last.bottom <= box.bottom + 1) seen.push(words.currentNode.data);
+    }
+    return seen.join("");
+})"""
+"""The texts of elements that none of their edges cuts off."""
+CUT_OFF = """() => [...document.querySelectorAll("main select")].filter(it => {
+    const whole = it.parentElement.appendChild(it.cloneNode(true));
+    whole.style = "position: absolute; width: max-content; max-width: none";
+    const most = whole.offsetWidth;
+    whole.remove();
+    return it.offsetWidth < most;
+}).map(it => it.name)"""
+
+
+async def test_on_a_small_screen_the_words_of_every_choice_are_seen_whole() -> None:
+    async with board(*THINGS) as shown, browser() as chrome:
+        for view in ("/now", "/waiting", "/find", "/timeline", "/operations", "/usage", "/submit"):
+            page = await opened(shown, chrome, view, width=375)
+            assert await page.locator("main select").count() and await page.evaluate(CUT_OFF) == [], view
+            await page.context.close()
+
+
 async def test_on_a_small_screen_nodes_are_seen_below_the_first_lines_without_scrolling() -> None:
     why = {"NoRoom": WAITS["message"], "OverShare": "a" * 200, "HeldFor": "b " * 100, "Reserved": "c"}
     waits = [workload(f"nlp/job-{at}", "nlp", 8, status={"reason": it, "message": text})
@@ -520,7 +607,9 @@ async def test_on_a_small_screen_nodes_are_seen_below_the_first_lines_without_sc
     async with board(*THINGS, *waits) as shown, browser() as chrome:
         page = await opened(shown, chrome, width=375)
         banner = await page.locator(".verdict").bounding_box()
-        assert banner["height"] < 200 and await page.locator(".verdict a:has-text('1 × HeldFor')").is_visible()
+        assert banner["height"] < 280 and await page.locator(".verdict a:has-text('1 × HeldFor')").is_visible()
+        seen = await page.locator(".why li").evaluate_all(SEEN)
+        assert any("6 × NoRoom" in it and WAITS["message"] in it for it in seen) and len(seen) == 4
         assert (await page.locator("article.node").first.bounding_box())["y"] < 700
 
 

@@ -1,5 +1,6 @@
 """What is submitted on the page: tried first, made as it was tried, with the viewer's rights alone."""
 
+import re
 from typing import Any
 
 from board import LINK, Board, Thing, board, node, queue, workload
@@ -84,3 +85,13 @@ async def test_what_would_help_names_no_workload_of_another_tenant() -> None:
                 told[user] = (await answer.json())["message"]
     assert "1 workload of queue vision" in told["nlp"] and "secret" not in told["nlp"]
     assert told["vision"] == "nothing that is known"
+
+
+async def test_the_form_has_the_namespace_of_the_kubeconfig_but_not_that_of_the_controller() -> None:
+    async with board(NODE, NLP, workload("nlp/job-a", "nlp")) as shown:
+        chosen = {}
+        for home in ("zoo", "fairway-system"):
+            shown.world.home = home
+            page = await shown.page(f"/submit?of={home}")
+            chosen[home] = re.findall(r"<option selected>([^<]+)", page.partition("namespace <select")[2])
+    assert chosen == {"zoo": ["zoo"], "fairway-system": ["default"]}

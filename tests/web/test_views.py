@@ -10,6 +10,8 @@ from board import NOW, board, lease, node, queue, understood, workload
 
 from fairway.api.accounts import HOUR_UNITS
 from fairway.api.quantities import time_text
+from fairway.kube import kinds
+from fairway.kube.kinds import Ref
 
 ROOT = Path(__file__).parents[2]
 RUNBOOK, ALERTS = ROOT / "docs/start/runbook.md", ROOT / "src/fairway/deploy/monitoring/prometheus.yaml"
@@ -208,12 +210,22 @@ async def test_find_has_workloads_in_every_state_and_says_where_they_are() -> No
 
 async def test_waiting_counts_what_is_paused_or_suspended_apart_and_says_by_whom() -> None:
     said = {"Suspended": "", "Paused": "paused by its user"}
-    states = [{"phase": phase, "reason": "Suspended", "message": message} for phase, message in said.items()]
+    told = {"reason": "Suspended", "position": 0}
+    states = [told | {"phase": phase, "message": message} for phase, message in said.items()]
     off = [workload(f"nlp/job-{it['phase'].lower()}", "nlp", 2, status=it) for it in states]
     async with board(queue("nlp"), workload("nlp/job-a", "nlp", 1, status=WAITS), *off) as shown:
         page = await shown.page("/waiting")
     assert "1 workload for 1 GPU; 2 paused or suspended" in page and "<b>Suspended</b>" not in page
     assert "until it is resumed" in page and "paused by its user" in page
+
+
+async def test_what_its_queue_paused_waits_for_room_and_what_its_user_paused_is_told_of_beside() -> None:
+    said = {"queue": WAITS | {"position": 2}, "user": {"reason": "Suspended", "message": "paused", "position": 0}}
+    them = [workload(f"nlp/job-{by}", "nlp", 2, status={"phase": "Paused"} | status) for by, status in said.items()]
+    async with board(node("n1"), queue("nlp"), workload("nlp/job-a", "nlp", 1, status=WAITS), *them) as shown:
+        now, waits, queues = [await shown.page(view) for view in ("/now", "/waiting", "/queues")]
+    assert "2 workloads wait for 3 GPUs</a>, 1 paused." in now and "2 × NoRoom" in now
+    assert "2 workloads for 3 GPUs; 1 paused or suspended" in waits and "2 for 3 GPUs" in queues
 
 
 async def test_a_workload_that_can_never_start_is_not_said_to_have_a_start_that_is_not_known_yet() -> None:
@@ -262,7 +274,7 @@ async def test_timeline_says_when_what_waits_should_start_and_what_is_reserved()
     assert 'href="/waiting?queue=nlp"' in by_queue
 
 
-async def test_on_the_line_of_a_node_bars_are_as_high_as_their_gpus_and_what_closes_it_is_drawn() -> None:
+async def test_on_the_line_of_a_node_each_workload_has_a_lane_with_its_name_and_what_closes_it_is_drawn() -> None:
     kept = {"kind": "Reservation", "metadata": {"name": "night"}, "spec": {"maintenance": True, "nodes": ["n1", "n3"],
             "start": in_hours(1), "duration": "2h"}}  # fmt: skip
     limit = {"spec": {"timeLimit": "5h"}}
@@ -271,11 +283,23 @@ async def test_on_the_line_of_a_node_bars_are_as_high_as_their_gpus_and_what_clo
     async with board(*things) as shown:
         page = await shown.page("/timeline?by=node")
     lines = dict(re.findall(r'data-key="(n\d)">(.*?)</small> </div>', page))
-    assert re.findall(r'class="(runs|ahead)" \S+ y="([\d.]+)" \S+ height="([\d.]+)"', lines["n1"]) == [
-        ("runs", "2.0", "3.0"), ("ahead", "2.0", "3.0"), ("runs", "5.0", "6.0")
+    assert re.findall(r'class="(runs|ahead|reserved)" \S+ y="([\d.]+)" \S+ height="([\d.]+)"', lines["n1"]) == [
+        ("reserved", "0.0", "30.0"), ("runs", "2.0", "12.0"), ("ahead", "2.0", "12.0"), ("runs", "16.0", "12.0")
     ]  # fmt: skip
+    assert re.findall(r'y="([\d.]+)">([^<]+)</text>', lines["n1"]) == [("12.0", "a (2)"), ("26.0", "b (4)")]
     assert "6 GPUs held: a (2), b (4); maintenance: night" in lines["n1"] and 'class="reserved"' in lines["n3"]
     assert 'class="closed"' in lines["n2"] and "nothing runs; cordoned" in lines["n2"]
+
+
+async def test_a_line_of_a_node_reuses_lanes_and_has_sixteen_at_most() -> None:
+    past = {"time": in_hours(-0.5), "began": in_hours(-1), "nodes": ["n1"], "reason": "Preempted"}
+    earlier = workload("nlp/job-past", "nlp", 1, status=WAITS | {"evictionHistory": [past]})
+    runs = [workload(f"nlp/job-{at:02}", "nlp", 1, at=f"n1[{at}]") for at in range(18)]
+    async with board(node("n1", 18), queue("nlp"), earlier, *runs) as shown:
+        page = await shown.page("/timeline?by=node")
+    lanes = re.findall(r'class="(ran|runs)" \S+ y="([\d.]+)"', page)
+    assert lanes[:2] == [("ran", "2.0"), ("runs", "2.0")] and len({y for _, y in lanes}) == 16
+    assert "15 (1), 16 (1), 17 (1)</text>" in page
 
 
 @pytest.mark.parametrize("ahead, span, now", [(None, "", 500.0), (2, "", 142.9), (20, "", 20.4), (2, "day", 500.0)])
@@ -309,7 +333,7 @@ async def test_operations_says_what_is_wrong_and_which_line_looks_closer() -> No
     async with board(node("n1", unschedulable=True), queue("nlp"), it) as shown:
         page = await shown.page("/operations")
     assert "Fairway does not decide" in page and "kubectl describe node n1" in page and "refused plan" in page
-    assert "kubectl fairway why -n nlp workload/job-a" in page and "Reclaimed for job-b of queue vision" in page
+    assert "kubectl fairway why -n nlp workload/job-a" in page and "Reclaimed for b of queue vision" in page
 
 
 async def test_operations_says_where_the_rest_is_of_a_list_that_is_cut() -> None:
@@ -438,7 +462,7 @@ async def test_a_workload_says_for_whom_it_was_evicted() -> None:
     it = workload("nlp/job-a", "nlp", 3, status=WAITS | {"evictionHistory": history})
     async with board(queue("nlp"), it) as shown:
         page = await shown.page("/workload/nlp/job-a")
-    assert "Reclaimed" in page and "for job-b" in page and "of queue vision" in page
+    assert "Reclaimed" in page and "for b of" in page and "of queue vision" in page
 
 
 async def test_now_tells_of_gpus_that_serve_nobody_while_none_is_free() -> None:
@@ -465,7 +489,7 @@ async def test_timeline_says_for_whom_a_workload_was_evicted() -> None:
     it = workload("nlp/job-a", "nlp", 3, status=WAITS | {"evictionHistory": history})
     async with board(queue("nlp"), it) as shown:
         page = await shown.page("/timeline")
-    assert " for job-b</small>" in page and "evicted <time" in page
+    assert " for b</small>" in page and "evicted <time" in page
 
 
 @pytest.mark.parametrize("view", ["/operations", "/usage", "/workload/nlp/job-a"])
@@ -614,3 +638,42 @@ async def test_no_view_shows_a_tenant_the_names_of_another(own: str, other: str)
             for name in (f"{other}runs", f"{other}waits", f"{other}user"):
                 assert name not in text.replace(f"/workload/{other}/job-{other}runs", ""), (view, name)
             assert own in text or view in ("usage", f"workload/{other}/job-{other}runs"), view
+
+
+def cancelled(key: str, queue: str, *, ran: bool = True) -> dict[str, Any]:
+    """The event that a Job's workload left an hour ago; it had run for an hour."""
+    space, _, name = key.partition("/")
+    about = {"kind": "Workload", "namespace": space, "name": f"job-{name}", "uid": f"u-{name}"}
+    notes = {"fairway.dev/queue": queue, "fairway.dev/user": "ann", "fairway.dev/owner": f"Job/{name}",
+             "fairway.dev/ran-from": in_hours(-2) if ran else ""}  # fmt: skip
+    return {"kind": "Event", "metadata": {"name": name, "namespace": space, "annotations": notes},
+            "involvedObject": about, "reason": "Cancelled", "lastTimestamp": in_hours(-1),
+            "message": f"cancelled while it {'ran' if ran else 'waited'}"}  # fmt: skip
+
+
+async def test_what_was_cancelled_is_in_every_view_of_what_was_and_its_victims_name_it() -> None:
+    history = [{"time": in_hours(-1.5), "reason": "Reclaimed", "by": "nlp", "for": "nlp/job-gone"}]
+    victim = workload("nlp/job-victim", "nlp", 1, status=WAITS | {"evictionHistory": history})
+    events = cancelled("nlp/gone", "nlp"), cancelled("nlp/never", "nlp", ran=False)
+    async with board(node("n1"), queue("nlp"), victim, *events) as shown:
+        find, timeline = await shown.page("/find?state=cancelled"), await shown.page("/timeline")
+        changed, own = await shown.page("/operations?since=6h"), await shown.page("/workload/nlp/job-gone")
+        waits, evicted = await shown.page("/waiting"), await shown.page("/workload/nlp/job-victim")
+    assert "2 workloads in any state" in find and ">gone</a>" in find and "while it waited" in find
+    assert "gone was cancelled while it ran" in timeline and "gone took the room of victim" in timeline
+    assert re.search(r'class="ran" [^>]+><title>gone cancelled', timeline) and "never was cancelled" in timeline
+    assert changed.count(">cancelled</b>") == 2 and "1 workload for 1 GPU" in waits
+    assert "<dd>cancelled while it ran</dd>" in own and "<dt>ran since</dt>" in own and "data-act" not in own
+    assert "for gone of queue nlp" in evicted and all("job-gone<" not in it for it in (changed, timeline, evicted))
+
+
+async def test_a_workload_that_is_there_is_shown_before_a_cancelled_one_of_its_name() -> None:
+    again = workload("nlp/job-gone", "nlp", 1, status=WAITS)
+    async with board(node("n1"), queue("nlp"), again, cancelled("nlp/gone", "nlp")) as shown:
+        assert 'class="state waiting"' in await shown.page("/find?q=gone")
+        await shown.client.delete(Ref(kinds.WORKLOADS, "job-gone", "nlp"))
+        stream = shown.stream("/find?q=gone")
+        async for _, _, content in stream:
+            if 'class="state cancelled"' in str(content):
+                break
+        await stream.aclose()

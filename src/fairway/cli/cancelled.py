@@ -3,6 +3,7 @@
 A cluster keeps events for as long as it is set to, mostly an hour; this machine's cluster keeps these for a day.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -10,7 +11,6 @@ import msgspec
 from fairway.api.names import called
 from fairway.kube import kinds
 from fairway.kube.client import Client
-from fairway.kube.kinds import Selection
 
 from .connect import unseen
 from .listing import CANCELLED, Listed
@@ -18,7 +18,6 @@ from .output import clock_time
 from .rows import Filter
 
 Thing = dict[str, Any]
-OF_WORKLOADS = f"reason={CANCELLED},involvedObject.kind=Workload"
 
 
 async def cancelled(client: Client, namespace: str, filter: Filter) -> list[tuple[msgspec.Raw, Listed]]:
@@ -42,7 +41,7 @@ async def unknown(client: Client, namespace: str, job: str) -> str:
 
 async def _events(client: Client, namespace: str) -> list[Thing]:
     with unseen():
-        found = await client.list(Selection(kinds.EVENTS, namespace, fields=OF_WORKLOADS))
+        found = await client.list(replace(kinds.RECORDS, namespace=namespace))
         return sorted(found, key=lambda it: str(it["lastTimestamp"]))
     return []
 

@@ -33,6 +33,7 @@ from fairway.api.objects import (
     MANIFESTS,
     OWNER,
     QUEUE,
+    RAN_FROM,
     SUBMITTED,
     USER,
     Metadata,
@@ -596,11 +597,11 @@ class Life:
 
 def cancelled(said: WorkloadObject) -> tuple[About, str, str]:
     """The event that outlives a workload which was deleted before it was over: lists of what ended show it."""
-    meta, phase = said.metadata, said.status.phase
+    meta, spec, phase, began = said.metadata, said.spec, said.status.phase, since(said.status, "Admitted")
     rests = phase in ("Suspended", "Paused", "Parked")
-    did = f"was {phase.lower()}" if rests else "waited" if since(said.status, "Admitted") is None else "ran"
-    owners = [f"{one.kind}/{one.name}" for one in meta.owner_references[:1]]
-    notes = (QUEUE, said.spec.queue), (USER, said.spec.user), (OWNER, "".join(owners))
+    did = f"was {phase.lower()}" if rests else "waited" if began is None else "ran"
+    owner = "".join(f"{one.kind}/{one.name}" for one in meta.owner_references[:1])
+    notes = (QUEUE, spec.queue), (USER, spec.user), (OWNER, owner), (RAN_FROM, time_text(began) if began else "")
     about = About(kinds.WORKLOADS, meta.name, meta.uid, meta.namespace, notes)
     return about, CANCELLED, f"cancelled while it {did}"
 

@@ -63,6 +63,7 @@ NODES = Kind("Node", "nodes", is_namespaced=False)
 PODS = Kind("Pod", "pods")
 POD_METRICS = Kind("PodMetrics", "pods", "metrics.k8s.io/v1beta1")
 EVENTS = Kind("Event", "events")
+RECORDS = Selection(EVENTS, fields="reason=Cancelled,involvedObject.kind=Workload")  # what cancelled workloads leave
 SERVICES = Kind("Service", "services")
 SECRETS = Kind("Secret", "secrets")
 JOBS = Kind("Job", "jobs", "batch/v1")

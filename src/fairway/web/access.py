@@ -11,7 +11,7 @@ then shows the key and is told the new token. So another program at the same por
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from hmac import compare_digest, digest
@@ -112,20 +112,14 @@ class Access:
         everything, *others = await asyncio.gather(
             *(may(client, "list", kind) for kind in (kinds.WORKLOADS, kinds.NODES, kinds.QUEUES, kinds.USAGE_DAYS))
         )
-        asked = [] if everything else sorted(spaces)[:MOST_NAMESPACES]
-        seen = frozenset([space async for space in _allowed(client, asked)])
-        return Sight(everything, seen, *others)
+        asked, gate = [] if everything else sorted(spaces)[:MOST_NAMESPACES], asyncio.Semaphore(AT_ONCE)
 
+        async def allows(space: str) -> bool:
+            async with gate:
+                return await may(client, "list", kinds.WORKLOADS, space)
 
-async def _allowed(client: Client, spaces: Iterable[str]) -> AsyncIterator[str]:
-    """The namespaces whose workloads may be listed; a few are asked about at once."""
-    left = list(spaces)
-    while left:
-        part, left = left[:AT_ONCE], left[AT_ONCE:]
-        answers = await asyncio.gather(*(may(client, "list", kinds.WORKLOADS, space) for space in part))
-        for space, allowed in zip(part, answers):
-            if allowed:
-                yield space
+        answers = await asyncio.gather(*map(allows, asked))
+        return Sight(everything, frozenset(space for space, allowed in zip(asked, answers) if allowed), *others)
 
 
 def bare(config: Config) -> Config:

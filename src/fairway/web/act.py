@@ -9,6 +9,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
+from fairway.api.objects import ACTIVE, PAUSED, QUEUE
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import WORKLOADS, Kind, Ref, ref
 
@@ -26,12 +27,13 @@ ACTIONS = {
     "queue": "No work is lost. It gives up its position in {queue}, and takes one in the other, by its order",
 }  # fmt: skip
 """What each does to a workload of a queue."""
+CLASS = "fairway.dev/priority-class"
 
 
 def offered(it: Workload) -> list[str]:
     """The actions that make sense for it now."""
-    if it.state in OVER or it.state == "cancelling":
-        return ["cancel"] if it.state in OVER else []
+    if it.state in (*OVER, "cancelling"):
+        return [] if it.state.startswith("cancel") else ["cancel"]
     first = "resume" if it.state in ("suspended", "parked", "paused") else "suspend"
     rest = (["priority"] if it.owners else []) + (["queue"] if it.owners and not it.shares else [])
     return [first, *rest, "cancel"]
@@ -43,34 +45,39 @@ def leaves(world: World) -> list[str]:
     return sorted(name for name in world.queues if name not in parents)
 
 
+def _change(it: Workload, action: str, value: str) -> tuple[str, dict[str, str | None]]:
+    """What an action writes on the objects that the user made: labels or annotations, by name."""
+    if action in ("queue", "priority"):
+        return ("labels", {QUEUE: value}) if action == "queue" else ("annotations", {CLASS: value})
+    return "annotations", {ACTIVE: str(action == "resume").lower()} | dict.fromkeys([PAUSED] * (action == "resume"))
+
+
 def line(it: Workload, action: str, value: str) -> str:
     """The same with kubectl."""
-    space, owners = it.namespace, [f"{kind.lower()}/{name}" for _, kind, name in it.owners]
-    what = " ".join(owners) or f"fwl/{it.key.partition('/')[2]}"
+    owners = [f"{kind.lower()}/{name}" for _, kind, name in it.owners]
+    what = f"kubectl -n {it.namespace} {{}} {' '.join(owners) or 'fwl/' + it.key.partition('/')[2]}"
     if action == "cancel":
-        return f"kubectl -n {space} delete {what}"
-    active = str(action == "resume").lower()
+        return what.format("delete")
     if not owners:
-        return f"kubectl -n {space} patch {what} --type merge -p '{{\"spec\": {{\"active\": {active}}}}}'"
-    if action == "queue":
-        return f"kubectl -n {space} label --overwrite {what} fairway.dev/queue={value}"
-    note = f"priority-class={value}" if action == "priority" else f"active={active}"
-    note += " fairway.dev/paused-" if it.state == "paused" and action == "resume" else ""
-    return f"kubectl -n {space} annotate --overwrite {what} fairway.dev/{note}"
+        active = str(action == "resume").lower()
+        return what.format("patch") + f" --type merge -p '{{\"spec\": {{\"active\": {active}}}}}'"
+    part, notes = _change(it, action, value)
+    words = (f"{name}-" if text is None else f"{name}={text}" for name, text in notes.items())
+    return f"{what.format('label --overwrite' if part == 'labels' else 'annotate --overwrite')} {' '.join(words)}"
 
 
-def lines(them: Sequence[Workload], action: str) -> str:
+def lines(them: Sequence[Workload], action: str, value: str) -> str:
     """The same for several: a line for each namespace."""
     if len(them) == 1:
-        return line(them[0], action, "VALUE")
-    verb, spaces = "modify --queue VALUE" if action == "queue" else action, groupby(them, attrgetter("namespace"))
+        return line(them[0], action, value)
+    verb, spaces = f"modify --queue {value}" if action == "queue" else action, groupby(them, attrgetter("namespace"))
     names = {space: " ".join(f"workload/{it.key.partition('/')[2]}" for it in own) for space, own in spaces}
     return "\n".join(f"kubectl fairway {verb} -n {space} {own}" for space, own in names.items())
 
 
 def dialog(world: World, sight: Sight, asked: Mapping[str, Any]) -> str:
-    """What an action would do to those of the named workloads that it can be done to now, what is lost, its choices and
-    its kubectl line, as HTML."""
+    """What an action would do to those of the named workloads that it can be done to now and that are not as it would
+    make them, what is lost, its choices and its kubectl line, as HTML."""
     action, keys = str(asked.get("action")), map(str, asked.get("workloads") or ())
     known = (world.workloads[key] for key in keys if key in world.workloads)
     them = sorted((it for it in known if sight.sees(it.namespace) and action in offered(it)), key=attrgetter("key"))
@@ -78,9 +85,14 @@ def dialog(world: World, sight: Sight, asked: Mapping[str, Any]) -> str:
     choices = {
         "queue": [name for name in leaves(world) if {name} != queues],
         "priority": [name for name in sorted(world.priorities) if not name.startswith("system-")],
-    }
+    }.get(action)
+    value = str(asked.get("value") or next(iter(choices or ()), ""))
+    if action == "queue":
+        them = [it for it in them if it.queue != value]
+        queues = {it.queue for it in them}
     says = ACTIONS.get(action, "").format(queue=f"queue {min(queues)}" if len(queues) == 1 else "its queue")
-    facts = {"action": action, "them": them, "says": says, "choices": choices.get(action), "line": lines(them, action)}
+    facts = {"action": action, "them": them, "says": says, "choices": choices, "value": value,
+             "line": lines(them, action, value) if them else ""}  # fmt: skip
     stopped = [it for it in them if it.state in HOLDS[:-1]] if action in ("suspend", "cancel") else []
     return fragment("dialog", facts | _losses(stopped, world.client.clock.now()) | {
         "is_idle": all(it.state in ("waiting", "suspended") for it in them),
@@ -121,13 +133,9 @@ async def _one(client: Client, it: Workload, action: str, value: str) -> str:
         for one in owners or [own]:
             await client.delete(one)
         return ""
-    active = action == "resume"
-    meta = {
-        "queue": {"labels": {"fairway.dev/queue": value}},
-        "priority": {"annotations": {"fairway.dev/priority-class": value}},
-    }.get(action, {"annotations": {"fairway.dev/active": str(active).lower(), "fairway.dev/paused": None}})  # fmt: skip
+    part, notes = _change(it, action, value)
     for one in owners:
-        await client.patch(one, {"metadata": meta})
+        await client.patch(one, {"metadata": {part: notes}})
     if not owners:
-        await client.patch(own, {"spec": {"active": active, "paused": False}})
+        await client.patch(own, {"spec": {"active": action == "resume", "paused": False}})
     return ""

@@ -5,14 +5,13 @@ gives two moments: half have ended by the first and nine of ten by the second.
 """
 
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import cache
 
-from fairway.api.quantities import Malformed, duration
+from fairway.api.quantities import duration
 from fairway.api.queues import path
 from fairway.engine import Lengths, Sketch, known_group
 
-from .workload import Workload
+from .workload import Workload, known
 from .world import World
 
 End = tuple[str, float | None, float | None]
@@ -42,9 +41,7 @@ class Ends:
         """The time limit of what names none: the queue's own, or the nearest above it."""
         queues = self._world.queues
         texts = [queues[name].spec.time_limit.default for name in path(queues, queue)]
-        with suppress(Malformed):
-            return duration(next(text for text in texts if text)) if any(texts) else None
-        return None
+        return known(duration, next(filter(None, texts), ""))
 
     def _learned(self, it: Workload) -> tuple[float | None, float | None]:
         runtimes = self._of_queue(it.queue)

@@ -10,14 +10,13 @@ from itertools import groupby, islice
 from operator import attrgetter
 from typing import Any
 
-from fairway.api.quantities import Malformed, time
 from fairway.api.queues import lineage
 from fairway.engine import Selector
 
 from .ends import End, Ends
 from .floor import LOOKED_AT, Block, Holder, Row, may_use, rows
 from .page import Ask, Page, drawn, window
-from .workload import Workload
+from .workload import Workload, moment
 from .world import World
 
 NODES, MAPPED, NAMED = 120, 24, 200
@@ -73,6 +72,7 @@ def page(world: World, ask: Ask) -> Page:
     facts = {
         "ask": ask, "part": part, "pools": pools, "sums": _sums(every), "deciding": deciding(world, ask.now),
         "controller": world.controller,
+        "paused": sum(it.state == "paused" and not it.waits for it in world.workloads.values()),
         "idle": idle(every, crowds, ask), "now": ask.now, "queues": queue_choices(world), "denied": world.denied,
         "groups": _groups(found, ask) if len(found) > MAPPED else [], "least": least, "is_named": len(found) <= NAMED,
     }  # fmt: skip
@@ -106,16 +106,14 @@ def within(world: World, queue: str) -> Callable[[str], bool]:
 
 def deciding(world: World, now: float) -> tuple[bool | None, str]:
     """Whether a controller decides, None where that cannot be seen, and a sentence."""
-    lease = world.lease
+    spec = world.lease["spec"] if world.lease else {}
     if "leases" in world.denied:
         return None, "Whether Fairway decides cannot be seen with these rights"
-    if lease is None or not lease.spec.holder_identity:
+    if not spec.get("holderIdentity"):
         return False, "Fairway does not decide: no controller holds the lease"
-    try:
-        age = now - time(lease.spec.renew_time or "")
-    except Malformed:
+    if (at := moment(spec.get("renewTime"))) is None:
         return None, "Whether Fairway decides is not known: its lease has no time"
-    if age > lease.spec.lease_duration_seconds + LATE_SECONDS:
+    if (age := now - at) > spec.get("leaseDurationSeconds", 15) + LATE_SECONDS:
         return False, f"Fairway has not decided for {int(age)} s: its lease is not renewed"
     return True, "Fairway decides"
 
@@ -139,7 +137,7 @@ def idle(found: Iterable[Row], crowds: Crowds, ask: Ask) -> dict[str, Any]:
 def _crowds(world: World) -> Crowds:
     found: defaultdict[tuple[str, tuple[Selector, ...], tuple[str, ...]], list[Workload]] = defaultdict(list)
     for it in world.workloads.values():
-        if it.state == "waiting" and it.asked:
+        if it.waits and it.asked:
             found[it.reason or "not decided yet", it.selects, it.pools].append(it)
     return found
 

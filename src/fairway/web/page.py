@@ -85,17 +85,13 @@ def drawn(
     whose value is as `before` is not drawn again."""
     lists = {}
     for name, rows in values.items():
-        row, texts, known = _row_of(view), before.lists.get(name, {}), before.values.get(name, {})
+        row = _templates().get_template(f"{view}_row.html").module.row  # type: ignore[attr-defined]
+        texts, known = before.lists.get(name, {}), before.values.get(name, {})
         lists[name] = {
             key: texts[key] if key in texts and known[key] == it else " ".join(str(row(it)).split())
             for key, it in rows.items()
         }
     return Page(title, fragment(view, facts), lists, values)
-
-
-@cache
-def _row_of(view: str) -> Any:
-    return _templates().get_template(f"{view}_row.html").module.row
 
 
 def fragment(template: str, facts: Mapping[str, Any]) -> str:

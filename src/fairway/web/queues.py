@@ -117,7 +117,7 @@ def _tallies(world: World, ask: Ask) -> defaultdict[str, Tally]:
         for name in above[it.queue] if it.state not in OVER else ():
             tally = found[name]
             tally.held += held
-            if it.state == "waiting":
+            if it.waits:
                 tally.waits += 1
                 tally.asked += it.asked
             elif it.shares and ask.sight.sees(it.namespace):

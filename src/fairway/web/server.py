@@ -46,7 +46,8 @@ VIEWS = {
 }  # fmt: skip
 MENU = [(name, name.capitalize()) for name in VIEWS if name not in ("find", "workload", "runbook")]
 STOP_SECONDS = 0.5
-Answer = Callable[[web.Request, Viewer], Awaitable[web.StreamResponse]]
+Answer = Callable[[web.Request, Viewer], Awaitable[web.StreamResponse | str | dict[str, Any]]]
+"""A str is HTML, a dict JSON."""
 
 
 class Dashboard:
@@ -63,12 +64,12 @@ class Dashboard:
         """Serves while the block lasts; gives its address. OSError where the port is taken."""
         application = web.Application(middlewares=[self._guard])
         application.add_routes([
-            web.get("/", _redirect), web.get("/static/{name}", _static), web.get("/healthz", _health),
+            web.get("/static/{name}", _static), web.get("/healthz", _health),
             web.get("/stream", self._known(self._stream)), web.get("/detail", self._known(self._detail)),
             web.get("/log", self._known(self._log)), web.get("/helps", self._known(self._helps)),
             web.post("/say", self._known(self._say)), web.post("/act", self._known(self._act)),
             web.post("/submit", self._known(self._submit)),
-            web.get("/proof", self._proof), web.get("/{path:.+}", self._shell),
+            web.get("/proof", self._proof), web.get("/{path:.*}", self._shell),
         ])  # fmt: skip
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=STOP_SECONDS, handler_cancellation=True)
         await runner.setup()
@@ -96,7 +97,10 @@ class Dashboard:
             scheme, _, token = request.headers.get("Authorization", "").partition(" ")
             try:
                 viewer = await self._access.viewer(token if scheme.lower() == "bearer" else "")
-                return await answer(request, viewer)
+                said = await answer(request, viewer)
+                if isinstance(said, str):
+                    return web.Response(text=said, content_type="text/html", headers=HEADERS)
+                return web.json_response(said, headers=HEADERS) if isinstance(said, dict) else said
             except Refused as error:
                 return _said(401, str(error))
             except (msgspec.MsgspecError, submit.Unfit) as error:
@@ -111,8 +115,8 @@ class Dashboard:
         return answered
 
     async def _shell(self, request: web.Request) -> web.Response:
-        if request.path.strip("/").partition("/")[0] not in VIEWS:
-            raise web.HTTPNotFound(text="no such page\n")
+        if (name := request.path.strip("/").partition("/")[0]) not in VIEWS:
+            raise web.HTTPFound("/now") if not name else web.HTTPNotFound(text="no such page\n")
         return web.Response(text=fragment("shell", {"menu": MENU}), content_type="text/html", headers=HEADERS)
 
     async def _stream(self, request: web.Request, viewer: Viewer) -> web.StreamResponse:
@@ -153,9 +157,8 @@ class Dashboard:
         """For the port too: a program at another one that hands the question on shows nothing by the answer."""
         return web.Response(body=self._access.proof(f"{request.query.get('of', '')} {self._port}"), headers=HEADERS)
 
-    async def _detail(self, request: web.Request, viewer: Viewer) -> web.Response:
-        text = await workload_page.detail(self._world, viewer.sight, viewer.client, request.query.get("workload", ""))
-        return web.Response(text=text, content_type="text/html", headers=HEADERS)
+    async def _detail(self, request: web.Request, viewer: Viewer) -> str:
+        return await workload_page.detail(self._world, viewer.sight, viewer.client, request.query.get("workload", ""))
 
     async def _log(self, request: web.Request, viewer: Viewer) -> web.StreamResponse:
         """Lines of JSON: those of the run that is asked for, else of the first rank of the last attempt."""
@@ -174,35 +177,31 @@ class Dashboard:
                     await outgoing.write(msgspec.json.encode(part) + b"\n")
         return outgoing
 
-    async def _helps(self, request: web.Request, viewer: Viewer) -> web.Response:
+    async def _helps(self, request: web.Request, viewer: Viewer) -> dict[str, Any]:
         """What would let a workload start sooner: decided now, of all that the dashboard sees."""
         it = workload_page.seen(self._world, viewer.sight, request.query.get("workload", ""))
         foretold, own = bool(it and it.forecast[0]), self._world.client
         lines = await self._desk.helps(own, it.key, foretold) if it and self._desk else []
-        return web.json_response({"message": "; ".join(lines) or "nothing that is known"}, headers=HEADERS)
+        return {"message": "; ".join(lines) or "nothing that is known"}
 
-    async def _submit(self, request: web.Request, viewer: Viewer) -> web.Response:
+    async def _submit(self, request: web.Request, viewer: Viewer) -> web.Response | dict[str, Any]:
         if self._desk is None:
             return _said(404, "this page cannot submit; `fairway submit` can")
-        asked = msgspec.json.decode(await request.read(), type=dict[str, Any])
-        return web.json_response(await submit.submit(self._world, self._desk, viewer, asked), headers=HEADERS)
+        return await submit.submit(self._world, self._desk, viewer, await _asked(request))
 
-    async def _say(self, request: web.Request, viewer: Viewer) -> web.Response:
-        asked = msgspec.json.decode(await request.read(), type=dict[str, Any])
-        text = dialog(self._world, viewer.sight, asked)
-        return web.Response(text=text, content_type="text/html", headers=HEADERS)
+    async def _say(self, request: web.Request, viewer: Viewer) -> str:
+        return dialog(self._world, viewer.sight, await _asked(request))
 
-    async def _act(self, request: web.Request, viewer: Viewer) -> web.Response:
-        asked = msgspec.json.decode(await request.read(), type=dict[str, Any])
-        return web.json_response({"done": await act(self._world, viewer.sight, viewer.client, asked)}, headers=HEADERS)
+    async def _act(self, request: web.Request, viewer: Viewer) -> dict[str, Any]:
+        return {"done": await act(self._world, viewer.sight, viewer.client, await _asked(request))}
+
+
+async def _asked(request: web.Request) -> dict[str, Any]:
+    return msgspec.json.decode(await request.read(), type=dict[str, Any])
 
 
 def _said(status: int, text: str) -> web.Response:
     return web.json_response({"message": " ".join(text.split())}, status=status, headers=HEADERS)
-
-
-async def _redirect(request: web.Request) -> web.Response:
-    raise web.HTTPFound("/now")
 
 
 async def _health(request: web.Request) -> web.Response:

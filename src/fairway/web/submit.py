@@ -8,12 +8,14 @@ alone.
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import yaml
 
 from fairway.api.names import name_of
-from fairway.api.objects import QUEUE
+from fairway.api.objects import FRACTION, QUEUE
+from fairway.engine import GPU
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind
@@ -45,8 +47,11 @@ class Desk:
 
 
 def page(world: World, ask: Ask) -> Page:
-    spaces = sorted(it for it in {"default", *world.namespaces} if ask.sight.sees(it))
-    return drawn("submit", "Submit", {"ask": ask, "queues": leaves(world), "spaces": spaces}, {}, ask.before)
+    """The namespace is that of the address, else of the dashboard's kubeconfig."""
+    own = ask.get("namespace") or ("default" if world.home == world.controller else world.home)
+    spaces = sorted(it for it in {"default", own, *world.namespaces} if ask.sight.sees(it)) or [own]
+    facts = {"ask": ask, "queues": leaves(world), "spaces": spaces, "own": own}
+    return drawn("submit", "Submit", facts, {}, ask.before)
 
 
 async def submit(world: World, desk: Desk, viewer: Viewer, asked: Mapping[str, Any]) -> Thing:
@@ -62,7 +67,7 @@ async def submit(world: World, desk: Desk, viewer: Viewer, asked: Mapping[str, A
     for thing in things:
         try:
             one = await _one(world, desk, viewer, thing, is_trial=is_trial)
-            told.append(one | {"place": _place(thing["metadata"])})
+            told.append(one | {"place": _fields(thing)})
         except ApiError as error:
             told.append({"name": _called(thing), "error": error.message or str(error)})
     manifest = yaml.safe_dump_all(things, sort_keys=False, allow_unicode=True)
@@ -71,17 +76,37 @@ async def submit(world: World, desk: Desk, viewer: Viewer, asked: Mapping[str, A
     return {"manifest": manifest, "html": html, "is_fit": is_fit, "form": form}
 
 
-def _place(meta: Mapping[str, Any]) -> str:
-    queue = (meta.get("labels") or {}).get(QUEUE)
-    return f"in namespace {meta['namespace']}" + (f", queue {queue}" if queue else "")
-
-
 def _said(things: Sequence[Thing]) -> dict[str, str]:
-    """What manifests say of the form's choices, where all say the same."""
-    metas = [it["metadata"] for it in things]
-    queues = {(it.get("labels") or {}).get(QUEUE) or "" for it in metas}
-    said = {"namespace": {it["namespace"] for it in metas}, "queue": queues}
+    """What manifests say of the fields of the form, where all say the same."""
+    each = [_fields(it) for it in things]
+    said = {name: {str(it[name] or "") for it in each} for name in each[0]}
     return {name: min(them) for name, them in said.items() if len(them) == 1 and min(them)}
+
+
+def _fields(thing: Thing) -> dict[str, object]:
+    """Of a Job or a pod what its first container asks for, too."""
+    at, pod = partial(_at, thing), ("spec", "template") if thing["kind"] == "Job" else ()
+    one = *pod, "spec", "containers", 0
+
+    def asked(name: str) -> object:
+        return at(*one, "resources", "requests", name) or at(*one, "resources", "limits", name)
+
+    return {
+        "namespace": at("metadata", "namespace"), "queue": at("metadata", "labels", QUEUE),
+        "gpus": at(*pod, "metadata", "annotations", FRACTION) or asked(GPU), "cpus": asked("cpu"),
+        "memory": asked("memory"), "time-limit": at("metadata", "annotations", "fairway.dev/time-limit"),
+        "image": at(*one, "image"),
+    }  # fmt: skip
+
+
+def _at(thing: Any, *path: str | int) -> Any:
+    """What is there in an object that nothing has checked; None where there is nothing."""
+    for step in path:
+        try:
+            thing = thing[step]
+        except (LookupError, TypeError):
+            return None
+    return thing
 
 
 def _things(manifest: str, space: str, queue: str) -> Iterator[Thing]:

@@ -2,8 +2,8 @@
 
 What is known is drawn: each attempt of a workload and how it ended, evictions on the line of the victim and on that of
 the workload that took the room, until when what runs should run, when what waits should start, and from when on room is
-kept for it. Reservations are lines of their own; on the line of a node stand those of it, and what closes it, and there
-a bar is as high as its part of the node's GPUs. A line is a picture whose words say the same.
+kept for it. Reservations are lines of their own; on the line of a node are those of it, and what closes it. The line of
+a node or a queue has a lane for each workload that lies beside others. A line is a picture whose words say the same.
 """
 
 from collections import defaultdict
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import ceil, floor
+from operator import itemgetter
 
 from fairway.api import types
 from fairway.api.figures import amount
@@ -30,7 +31,9 @@ HOUR, DAY, NEVER = 3600.0, 86_400.0, 1e12
 SPANS = {"day": (DAY, DAY), "6h": (6 * HOUR, 6 * HOUR), "week": (6 * DAY, DAY)}
 """By the word in the query: seconds back and seconds ahead. Without one a span is chosen that fits what there is."""
 WIDTH = 1000.0
-MOST_TAKEN, MOST_NAMED = 3, 4
+MOST_TAKEN, MOST_NAMED, MOST_LANES = 3, 4, 16
+LANE = 14.0
+"""How high one is; a bar leaves 2 of it."""
 STEPS = (60.0, 120.0, 300.0, 600.0, 1800.0, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY)
 
 
@@ -51,7 +54,8 @@ class Bar:
 class Line:
     """`note`: queue and GPUs. `word`: what `times`, an earlier and a later one, mean; of what runs `ends` is told
     instead, of what waits `starts`. `served`: how and when a workload gave way last, and to which; `took`: the
-    last evictions that were for it."""
+    last evictions that were for it. `names`: what holds GPUs in a lane now, with where that is written (percent,
+    pixels)."""
 
     key: str
     name: str
@@ -64,6 +68,8 @@ class Line:
     served: tuple[str, float, str] | None = None
     took: tuple[tuple[float, str], ...] = ()
     note: str = ""
+    height: float = 16.0
+    names: tuple[tuple[float, float, str], ...] = ()
 
 
 Reserved = Sequence[tuple[Reservation, Line]]
@@ -124,7 +130,7 @@ def page(world: World, ask: Ask) -> Page:
     closed = {name for one, _ in reserved for name in one.nodes} | {name for name in nodes if nodes[name].problem}
     keys = on if by == "workload" else sorted({*on, *(closed & nodes.keys() if not ask.get("queue") else ())})
     part = window(ask, [*(line for _, line in reserved), *keys])
-    draw = {"node": _node, "queue": _queue}.get(by, _workload)
+    draw = _shared if by in ("node", "queue") else _workload
     shown = [it if isinstance(it, Line) else draw(it, on[it], scene) for it in part["items"]]
     facts = {
         "ask": ask, "part": part, "by": by, "ticks": axis.ticks(), "now": round(axis.at(now), 1),
@@ -151,6 +157,8 @@ def _bars(it: Workload, scene: Scene) -> Iterator[tuple[tuple[str, ...], Bar | N
         yield one.nodes, axis.bar("evicted", one.time, one.time, f"{name} {one.word}: {one.reason}{taker}")
     for at, victim in scene.taken.get(it.key, ()):
         yield nodes, axis.bar("took", at, at, f"{name} took the room of {victim}")
+    if it.state == "cancelled" and it.ended is not None:
+        yield nodes, axis.bar("evicted", it.ended, it.ended, f"{name} was {it.message}")
     if it.began is not None and it.ended is not None:
         bar = axis.bar("failed" if it.state == "failed" else "ran", it.began, it.ended, f"{name} {it.state}")
         yield nodes, bar
@@ -159,7 +167,7 @@ def _bars(it: Workload, scene: Scene) -> Iterator[tuple[tuple[str, ...], Bar | N
         _, early, late = scene.ends.of(it)
         if until := late or early:
             yield nodes, axis.bar("ahead", now, max(now, until), f"{name} should keep {gpus}")
-    elif it.state == "waiting":
+    elif it.waits:
         if it.kept is not None:
             until = it.kept + (it.limit or it.expected or HOUR)
             yield nodes, axis.bar("hold", it.kept, until, f"room for {gpus} is kept for {name}")
@@ -171,7 +179,7 @@ def _is_in_sight(it: Workload, scene: Scene) -> bool:
     """Whether it has a bar: to draw those of thousands that are not in the window would be most of the work."""
     start, end = scene.axis.start, scene.axis.end
     moments = [it.ended or 0.0, *(one.time for one in it.evictions), *(at for at, _ in scene.taken.get(it.key, ()))]
-    starts = it.state == "waiting" and any(at and at <= end for at in (it.kept, it.forecast[0]))
+    starts = it.waits and any(at and at <= end for at in (it.kept, it.forecast[0]))
     return bool(it.shares) or starts or max(moments) >= start
 
 
@@ -206,7 +214,8 @@ def _workload(key: str, them: Sequence[Workload], scene: Scene) -> Line:
     sight, last = scene.ask.sight, it.evictions[-1] if it.evictions else None
     return Line(
         key, sight.name(it), f"/workload/{it.key}" if sight.sees(it.namespace) else "",
-        tuple(bar for _, bar in _bars(it, scene) if bar), note=f"{it.queue} · {counted(it.held or it.asked, 'GPU')}",
+        tuple(bar for _, bar in _bars(it, scene) if bar),
+        note=" · ".join([it.queue, *[counted(it.held or it.asked, "GPU")] * bool(it.podsets)]),
         word=it.state, times=(None, it.ended), starts=it.starts(scene.ask.now),
         ends=scene.ends.of(it) if it.began and it.shares else None,
         served=(last.word, last.time, whom) if last and (whom := beneficiary(scene.world, last, sight)) else None,
@@ -214,23 +223,27 @@ def _workload(key: str, them: Sequence[Workload], scene: Scene) -> Line:
     )  # fmt: skip
 
 
-def _queue(key: str, them: Sequence[Workload], scene: Scene) -> Line:
-    bars = tuple(bar for one in them for _, bar in _bars(one, scene) if bar)
-    return Line(key, key, f"/waiting?queue={key}", bars, _runs([(it, it.held) for it in them if it.shares], scene))
-
-
-def _node(key: str, them: Sequence[Workload], scene: Scene) -> Line:
-    """What lies side by side there now is as high as the GPUs it holds; an earlier attempt is as high as the line."""
-    held = [(it, [share.gpus for share in it.shares if share.node == key]) for it in them]
-    closed, gpus = _closed(key, scene), scene.nodes[key].gpus if key in scene.nodes else 0
-    whole, top, bars = max(gpus, sum(sum(own) for _, own in held)) or 1, 2.0, list(closed)
-    for it, own in held:
-        lane = {"top": round(top, 1), "height": round(12 * sum(own) / whole, 1)} if sum(own) else {}
-        found = (bar for nodes, bar in _bars(it, scene) if bar and key in nodes)
-        bars += [replace(bar, **lane) if bar.kind in ("runs", "ahead") else bar for bar in found]
-        top += 12 * sum(own) / whole
-    words = _runs([(it, sum(own)) for it, own in held if own], scene)
-    return Line(key, key, f"/now?q={key}", tuple(bars), "; ".join([words, *dict.fromkeys(bar.words for bar in closed)]))
+def _shared(key: str, them: Sequence[Workload], scene: Scene) -> Line:
+    """Of a node or a queue: what lies beside each other in time has a lane each, and the last has all that are left."""
+    is_node, bars, held, ends = scene.by == "node", list[Bar](), list[tuple[Workload, float]](), list[float]()
+    found = [(it, [bar for nodes, bar in _bars(it, scene) if bar and (key in nodes or not is_node)]) for it in them]
+    names = defaultdict[int, list[str]](list)
+    for it, own in sorted(filter(itemgetter(1), found), key=lambda one: min(bar.left for bar in one[1])):
+        left, right = min(bar.left for bar in own), max(bar.left + bar.width for bar in own)
+        lane = next((at for at, end in enumerate(ends) if end <= left), min(len(ends), MOST_LANES - 1))
+        ends[lane : lane + 1] = [right]
+        bars += [replace(bar, top=bar.top + LANE * lane) for bar in own]
+        if here := [share.gpus for share in it.shares if not is_node or share.node == key]:
+            held.append((it, sum(here)))
+            names[lane].append(f"{scene.ask.sight.name(it)} ({number(sum(here))})")
+    height, now = 2.0 + LANE * max(1, len(ends)), round(scene.axis.at(scene.ask.now) / 10, 1)
+    closed = _closed(key, scene) if is_node else []
+    return Line(
+        key, key, f"/now?q={key}" if is_node else f"/waiting?queue={key}",
+        (*(replace(bar, top=0.0, height=height) for bar in closed), *bars),
+        "; ".join([_runs(held, scene), *dict.fromkeys(bar.words for bar in closed)]), height=height,
+        names=tuple((now + (-1 if now > 70 else 1), LANE * lane + 12, ", ".join(it)) for lane, it in names.items()),
+    )  # fmt: skip
 
 
 def _runs(held: Sequence[tuple[Workload, float]], scene: Scene) -> str:
@@ -245,7 +258,7 @@ def _closed(key: str, scene: Scene) -> list[Bar]:
     bars = [bar for one, line in scene.reserved if key in one.nodes for bar in line.bars]
     if key in scene.nodes and (problem := scene.nodes[key].problem):
         bars += filter(None, [scene.axis.bar("closed", scene.ask.now, scene.axis.end, problem)])
-    return [replace(bar, top=0.0, height=16.0) for bar in bars]
+    return bars
 
 
 def _reserved(known: Mapping[str, types.ReservationObject], axis: Axis) -> Reserved:

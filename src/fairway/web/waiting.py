@@ -55,14 +55,14 @@ def find(world: World, ask: Ask) -> Page:
 def _listed(world: World, ask: Ask, them: Sequence[Workload], by: str) -> Page:
     """`by`: what they may be chosen by, their reason or their state."""
     is_find = by == "state"
-    found, order = list(filter(_chosen(world, ask, by), them)), SORTS.get(ask.get("sort"))
-    order = order or SORTS["name" if is_find else "position"]
+    found = list(filter(_chosen(world, ask, by), them))
+    order = SORTS.get(ask.get("sort")) or SORTS["name" if is_find else "position"]
     found.sort(key=lambda it: (it.state == "suspended", order(it, ask.now), it.key))
     counts = Counter(getattr(it, by) for it in them if is_find or (it.state != "suspended" and it.reason))
     part = window(ask, found)
     facts = {
         "ask": ask, "part": part, "by": by, "counts": counts.most_common(),
-        "queues": queue_choices(world), "waits": [it.asked for it in found if it.state == "waiting"],
+        "queues": queue_choices(world), "waits": [it.asked for it in found if it.waits],
     }  # fmt: skip
     rows = {row.key: row for row in _rows(world, ask, part["items"], is_find)}
     return drawn("waiting", "Find" if is_find else "Waiting", facts, {"waits": rows}, ask.before)

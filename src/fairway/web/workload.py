@@ -4,27 +4,29 @@ Times are seconds since the epoch, None where they are not known. An object that
 can be read of it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, TypeVar
 
 from fairway import engine
 from fairway.api import types
 from fairway.api.accounts import HOUR_UNITS
 from fairway.api.conditions import kept_from
 from fairway.api.names import name_of
-from fairway.api.objects import SUBMITTED, Metadata
+from fairway.api.objects import OWNER, QUEUE, RAN_FROM, SUBMITTED, USER, Metadata
 from fairway.api.quantities import Malformed, duration, time
 from fairway.api.workloads import Reading, condition, priority_class
 from fairway.api.workloads import workload as value_of
 from fairway.engine import Group, gpus_of, groups
 
+S, T = TypeVar("S"), TypeVar("T")
 STATES = {
     "Pending": "waiting", "Admitted": "starting", "Running": "running", "Suspended": "suspended", "Parked": "parked",
     "Paused": "paused", "Succeeded": "finished", "Failed": "failed",
 }  # fmt: skip
-OVER = ("finished", "failed")
+OVER = ("finished", "failed", "cancelled")
 GONE_SECONDS = 60.0
 """How long after its latest time a forecast is not shown any more: a new one is on its way."""
 Starts = tuple[str, float | None, float | None, float | None]
@@ -102,6 +104,11 @@ class Workload:
     def namespace(self) -> str:
         return self.key.partition("/")[0]
 
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for room: what was paused by its user, and not by its queue, has no position."""
+        return self.state == "waiting" or (self.state == "paused" and self.position > 0)
+
     def starts(self, now: float) -> Starts:
         """See Starts. A moment that has gone by, or is not in sight, is none."""
         early, late, is_rough = self.forecast
@@ -132,23 +139,23 @@ class Workload:
 
 def workload(said: types.WorkloadObject) -> Workload:
     meta, spec, status = said.metadata, said.spec, said.status
-    state, value = _state(said), _value(said)
+    state, value = _state(said), known(lambda it: value_of(it, Reading()), said)
     each = {it.name: gpus_of((it,), (1,)) for it in value.podsets} if value else {}
     forecast = status.forecast or types.Forecast()
     return Workload(
         key=f"{meta.namespace}/{meta.name}", name=_called(meta), queue=spec.queue, user=spec.user.rpartition(":")[2],
         state=state, since=_since(said, state), version=meta.resource_version, priority=priority_class(spec, ""),
         reason=status.reason, message=status.message, position=status.position,
-        kept=_moment(kept_from(status.message)) if state == "waiting" else None,
-        forecast=(_moment(forecast.p50), _moment(forecast.p90), forecast.rough),
+        kept=moment(kept_from(status.message)) if state == "waiting" else None,
+        forecast=(moment(forecast.p50), moment(forecast.p90), forecast.rough),
         began=_turned(said, "Admitted"), ended=_turned(said, "Finished"),
-        limit=_seconds(spec.time_limit), expected=_seconds(spec.expected_runtime), saved=_moment(spec.last_checkpoint),
+        limit=_seconds(spec.time_limit), expected=_seconds(spec.expected_runtime), saved=moment(spec.last_checkpoint),
         asked=sum(it.count * each.get(it.name, 0.0) for it in spec.pod_sets),
         attempt=status.attempt, attained=status.attained,
-        counted=_moment(status.served.until) if status.served else None,
+        counted=moment(status.served.until) if status.served else None,
         shares=tuple(_shares(status.admission, each)) if state in HOLDS and status.admission else (),
         evictions=tuple(
-            Eviction(_moment(it.time) or 0.0, it.reason, it.by, it.beneficiary, _moment(it.began), it.nodes,
+            Eviction(moment(it.time) or 0.0, it.reason, it.by, it.beneficiary, moment(it.began), it.nodes,
                      it.lost / HOUR_UNITS, "paused" if it.paused or it.unpaused else "evicted")
             for it in status.eviction_history
         ),
@@ -157,6 +164,18 @@ def workload(said: types.WorkloadObject) -> Workload:
         groups=groups(value) if value else (), pools=value.pools if value else (),
         selects=_selects(value.podsets[0].pod) if value and value.podsets else (),
         pool=status.admission.pool if status.admission else "",
+    )  # fmt: skip
+
+
+def cancelled(event: Mapping[str, Any]) -> Workload:
+    """What the event that it left tells of a workload, or of very many at once: no podsets."""
+    about, notes = event["involvedObject"], event["metadata"].get("annotations") or {}
+    name, ended = about.get("name") or f"({event['count']} workloads)", moment(event.get("lastTimestamp"))
+    kind, _, owner = notes.get(OWNER, "").partition("/")
+    return Workload(
+        f"{about['namespace']}/{name}", owner or name, notes.get(QUEUE, ""), notes.get(USER, "").rpartition(":")[2],
+        "cancelled", ended, version="", message=event["message"], began=moment(notes.get(RAN_FROM)), ended=ended,
+        owners=(("", kind, owner),) if owner else (),
     )  # fmt: skip
 
 
@@ -186,19 +205,13 @@ def _state(said: types.WorkloadObject) -> str:
 def _since(said: types.WorkloadObject, state: str) -> float | None:
     kinds = {"running": "Running", "retrying": "Admitted", "starting": "Admitted"} | dict.fromkeys(OVER, "Finished")
     meta = said.metadata
-    submitted = _moment(meta.annotations.get(SUBMITTED)) or _moment(meta.creation_timestamp)
+    submitted = moment(meta.annotations.get(SUBMITTED)) or moment(meta.creation_timestamp)
     return _turned(said, kinds.get(state, "Evicted")) or submitted
 
 
 def _turned(said: types.WorkloadObject, kind: str) -> float | None:
     found = condition(said.status.conditions, kind)
-    return _moment(found.last_transition_time) if found and found.status == "True" else None
-
-
-def _value(said: types.WorkloadObject) -> engine.Workload | None:
-    with suppress(Malformed):
-        return value_of(said, Reading())
-    return None
+    return moment(found.last_transition_time) if found and found.status == "True" else None
 
 
 def _shares(placed: types.AdmissionStatus, each: dict[str, float]) -> Iterator[Share]:
@@ -208,10 +221,11 @@ def _shares(placed: types.AdmissionStatus, each: dict[str, float]) -> Iterator[S
             yield Share(on.node, pods, pods * each.get(part.name, 0.0), devices)
 
 
-def _known(read: Callable[[str], float], text: str | None) -> float | None:
+def known(read: Callable[[S], T], text: S | None) -> T | None:
+    """What is read of a text, None where it is missing or malformed."""
     with suppress(Malformed):
         return read(text) if text else None
     return None
 
 
-_moment, _seconds = partial(_known, time), partial(_known, duration)
+moment, _seconds = partial(known, time), partial(known, duration)

@@ -10,6 +10,7 @@ import yaml
 
 from fairway.api.conditions import GROWS
 from fairway.api.indexes import rank_in
+from fairway.api.names import short_name
 from fairway.api.nodes import uses
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
@@ -57,7 +58,7 @@ def beneficiary(world: World, one: Eviction, sight: Sight) -> str:
     if space and not sight.sees(space):
         return f"a workload of queue {one.queue}" if one.queue else "another workload"
     known = world.workloads.get(one.beneficiary)
-    return known.name if known else name
+    return known.name if known else short_name(name)
 
 
 def taken(world: World, sight: Sight) -> dict[str, list[tuple[float, str]]]:
@@ -80,11 +81,8 @@ def _uses(world: World, it: Workload) -> tuple[int, list[str]]:
 async def detail(world: World, sight: Sight, client: Client, key: str) -> str:
     """Events, runs and YAML, as HTML; "" where the viewer may not see the workload."""
     it = seen(world, sight, key)
-    if it is None:
-        return ""
-    ref = kinds.ref(kinds.WORKLOADS, key)
-    said = await client.find(ref)
-    if said is None:
+    said = await client.find(kinds.ref(kinds.WORKLOADS, key)) if it else None
+    if it is None or said is None:
         return ""
     said["metadata"].pop("managedFields", None)
     for one in said.get("status", {}).get("evictionHistory") or ():

@@ -25,21 +25,11 @@ from fairway.kube.client import ApiError, Client
 from fairway.kube.informer import Informer
 from fairway.kube.kinds import Kind, Selection
 
-from .workload import Workload, workload
+from .workload import Workload, cancelled, workload
 
 T = TypeVar("T")
 AGAIN_SECONDS, SYNC_SECONDS, UNSEEN_SECONDS = 5.0, 20.0, 300.0
 REVIEW = Kind("SelfSubjectAccessReview", "selfsubjectaccessreviews", "authorization.k8s.io/v1", is_namespaced=False)
-
-
-class LeaseSpec(objects.Part, frozen=True):
-    holder_identity: str = ""
-    renew_time: str | None = None
-    lease_duration_seconds: int = 15
-
-
-class LeaseObject(objects.Object, frozen=True):
-    spec: LeaseSpec = LeaseSpec()
 
 
 class BoundSpec(objects.Part, frozen=True):
@@ -111,8 +101,8 @@ class World:
         self.denied: list[str] = []
         self.workloads: dict[str, Workload] = {}
         self.namespaces: Counter[str] = Counter()
-        self._written: dict[str, types.WorkloadObject] = {}
         self._own: dict[str, types.WorkloadObject] = {}  # what pods stand for
+        self._gone: dict[str, Workload] = {}  # the last one cancelled of each name
         self.on_node: defaultdict[str, set[str]] = defaultdict(set)
         self.touched: Counter[str] = Counter()
         self.pools_version = 0
@@ -160,12 +150,12 @@ class World:
     @property
     def controller(self) -> str:
         """The namespace of the controller, as far as it is known."""
-        return self.lease.metadata.namespace if self.lease else self._controller or NAMESPACE
+        return str(self.lease["metadata"]["namespace"]) if self.lease else self._controller or NAMESPACE
 
     @property
-    def lease(self) -> LeaseObject | None:
+    def lease(self) -> Mapping[str, Any] | None:
         """The controller's: of several, where Fairway was moved, the one that was renewed last."""
-        return max(self.store(kinds.LEASES).values(), key=lambda it: it.spec.renew_time or "", default=None)
+        return max(self.store(kinds.LEASES).values(), key=lambda it: it["spec"].get("renewTime") or "", default=None)
 
     def priority(self, it: Workload) -> str:
         """Its class, or the default one, and what that is worth."""
@@ -173,7 +163,7 @@ class World:
         return f"{name} ({self.priorities[name].value})" if name in self.priorities else name or "none"
 
     async def _run(self) -> None:
-        for seen in (self._informers, self.workloads, self._written, self._own, self.on_node, self.kept):
+        for seen in (self._informers, self.workloads, self._own, self._gone, self.on_node, self.kept):
             seen.clear()
         for count in (self.namespaces, self.touched, self.bound):
             count.clear()
@@ -205,14 +195,15 @@ class World:
         shapes = {
             kinds.WORKLOADS: types.WorkloadObject, kinds.NODES: objects.NodeObject, kinds.QUEUES: types.QueueObject,
             kinds.NODE_POOLS: types.NodePoolObject, kinds.RESERVATIONS: types.ReservationObject,
-            kinds.PRIORITY_CLASSES: objects.PriorityClassObject, kinds.LEASES: LeaseObject,
-            kinds.USAGE_DAYS: types.UsageDayObject,
+            kinds.PRIORITY_CLASSES: objects.PriorityClassObject, kinds.LEASES: dict,
+            kinds.USAGE_DAYS: types.UsageDayObject, kinds.EVENTS: dict,
         }  # fmt: skip
+        reads = {kinds.WORKLOADS: self._read, kinds.EVENTS: self._read_record}
         if await may(self.client, "list", kinds.PODS):
             yield ALONE, objects.PodObject, self._read_pod
             yield BOUND, BoundPod, self._read_bound
         for kind, shape in shapes.items():
-            tell = self._read if kind == kinds.WORKLOADS else partial(self._tell, kind)
+            tell = reads.get(kind) or partial(self._tell, kind)
             is_served = kind.group_version != kinds.FAIRWAY or kind.plural in served
             if is_served and (chosen := await self._readable(kind)):
                 yield chosen, shape, tell
@@ -222,21 +213,17 @@ class World:
                     yield Selection(kind, self.home), shape, tell
 
     async def _readable(self, kind: Kind) -> Selection | None:
-        """All of a kind, if that may be listed; of leases the controller's, where it may be if it is not known."""
-        is_lease = kind == kinds.LEASES
-        spaces = ("",) if not is_lease else (self._controller,) if self._controller else ("", NAMESPACE)
-        for space in spaces:
+        """All of a kind, if that may be listed; of leases the controller's, where it may be if it is not known; of
+        events the records of what was cancelled, of its own namespace at least."""
+        leases = (self._controller,) if self._controller else ("", NAMESPACE)
+        fields = {kinds.LEASES: f"metadata.name={LEASE}", kinds.EVENTS: kinds.RECORDS.fields}.get(kind, "")
+        for space in {kinds.LEASES: leases, kinds.EVENTS: ("", self.home)}.get(kind, ("",)):
             if await may(self.client, "list", kind, space):
-                return Selection(kind, space, fields=f"metadata.name={LEASE}" if is_lease else "")
+                return Selection(kind, space, fields=fields)
         return None
 
     def _read(self, old: types.WorkloadObject | None, new: types.WorkloadObject | None) -> None:
-        for said in filter(None, (old, new)):
-            self._written.pop(key_of(said.metadata), None)
-        if new is not None:
-            self._written[key_of(new.metadata)] = new
-        for key in {key_of(said.metadata) for said in (old, new) if said}:
-            self._show(key)
+        self._show(key_of((new or old).metadata))  # type: ignore[union-attr]
 
     def _read_pod(self, old: objects.PodObject | None, new: objects.PodObject | None) -> None:
         """A bare pod may be its own Workload."""
@@ -249,6 +236,14 @@ class World:
             self._own[key] = made
         self._show(key)
 
+    def _read_record(self, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+        """Of those of one name that were cancelled the last is shown, while none of that name is there."""
+        it = cancelled(new or old)  # type: ignore[arg-type]
+        if (self._gone.get(it.key, it).ended or 0.0) <= (it.ended or 0.0):
+            self._gone.pop(it.key, None)
+            self._gone |= {it.key: it} if new else {}
+        self._show(it.key)
+
     def _read_bound(self, old: BoundPod | None, new: BoundPod | None) -> None:
         for pod, sign in ((old, -1), (new, 1)):
             if pod is not None and pod.gpus:
@@ -259,8 +254,9 @@ class World:
     def _show(self, key: str) -> None:
         if (gone := self.workloads.pop(key, None)) is not None:
             self._count(gone, -1)
-        if (said := self._written.get(key) or self._own.get(key)) is not None:
-            self.workloads[key] = seen = workload(said)
+        said = self.store(kinds.WORKLOADS).get(key) or self._own.get(key)
+        if seen := workload(said) if said else self._gone.get(key):
+            self.workloads[key] = seen
             self._count(seen, 1)
         self._mark()
 
@@ -276,7 +272,7 @@ class World:
         if kind == kinds.NODES:
             self.touched[(new or old).metadata.name] += 1
         self.pools_version += kind == kinds.NODE_POOLS
-        if kind != kinds.LEASES or _holder(old) != _holder(new):
+        if kind != kinds.LEASES or len({(it or {}).get("spec", {}).get("holderIdentity") for it in (old, new)}) > 1:
             self._mark()
 
     def _mark(self) -> None:
@@ -290,7 +286,3 @@ class World:
         while self.version == version:
             await self._next.wait()
         return self.version
-
-
-def _holder(lease: LeaseObject | None) -> str:
-    return lease.spec.holder_identity if lease else ""

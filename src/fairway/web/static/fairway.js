@@ -8,7 +8,7 @@ const main = ONE("main"), banner = ONE("banner"), asOf = ONE("as-of"), login = O
 const isCalm = matchMedia("(prefers-reduced-motion: reduce)"), isDark = matchMedia("(prefers-color-scheme: dark)"), MINUTE = {hour: "2-digit", minute: "2-digit", hourCycle: "h23"};
 const FORM = Intl.DateTimeFormat, MINUTES = new FORM([], MINUTE), SECONDS = new FORM([], {...MINUTE, second: "2-digit"}), DAYS = new FORM([], {month: "short", day: "numeric"});
 const pages = {lists: {}, waiting: new Set(), changed: []};  // waiting: lists to be put in order once nothing is among them
-let stream = null, last = "", heard = 0, at = 0, view = "", trouble = "", lasting = "", untried = null, isFocused = false, typing = 0, nap = 0;
+let stream = null, last = "", heard = 0, at = 0, view = "", trouble = "", lasting = "", untried = null, isFocused = false, typing = 0, nap = 0, recalled = null;
 
 // Who looks
 
@@ -71,7 +71,7 @@ async function open(isAgain = false) {
       const answer = await ask(`/stream?at=${encodeURIComponent(view)}`, {headers, signal: own.signal});
       if (answer.status === 401) return refuse((await answer.json()).message);
       if (!answer.ok) throw new Error((await answer.json()).message);
-      await read(answer.body, own);
+      for await (const part of pieces(answer.body, "\n\n")) if (own === stream) take(part); else return;
       if (own === stream) trouble = "the dashboard has ended the stream";
     } catch (error) {
       if (own !== stream) return;
@@ -89,17 +89,18 @@ function doze() {
   else { clearTimeout(nap); if (nap === -1) open(true); nap = 0; }
 }
 
-async function read(body, own) {
+// What comes between two marks, and is whole.
+async function* pieces(body, mark) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-  let held = "";
-  for (;;) {
-    const {value, done} = await reader.read();
-    if (own !== stream) return reader.cancel();
-    if (done) return;
-    const parts = (held + value).split("\n\n");
-    held = parts.pop();
-    parts.forEach(take);
-  }
+  try {
+    for (let held = ""; ;) {
+      const {value, done} = await reader.read();
+      if (done) return;
+      const parts = (held + value).split(mark);
+      held = parts.pop();
+      yield* parts;
+    }
+  } finally { reader.cancel().catch(() => {}); }
 }
 
 function take(text) {
@@ -146,7 +147,8 @@ function draw(content, isWhole) {
     if (known && (isNew || change)) fill(box, known, isNew ? known.rows : change.rows, isNew || isWhole);
   }
   if (!had.isConnected) (near.find(it => it?.isConnected)?.querySelector("button, input, a") || main).focus({preventScroll: true});
-  if (isWhole) afterWhole();
+  if (isWhole && isFocused) { isFocused = false; main.focus({preventScroll: true}); scrollTo(0, 0); }
+  if (desk() !== recalled) recall(desk());
   for (const name in content.lists?.map?.rows) map.changed.add(name);
   if (ONE("map") && (isWhole || content.lists?.map)) dueMap();
   for (const it of pages.changed.splice(0)) it.animate([{boxShadow: "0 0 0 2px var(--focus)"}, {boxShadow: "none"}], 1200);
@@ -335,10 +337,6 @@ const showNode = () => { if (map.order[map.at]) visit(`/now?q=${encodeURICompone
 const go = (address, isBack) => { if (!isBack) history.pushState(null, "", address); open(); };
 const visit = address => { isFocused = true; go(address); };
 
-function afterWhole() {
-  if (isFocused) { isFocused = false; main.focus({preventScroll: true}); scrollTo(0, 0); }
-}
-
 function markMenu() {
   const name = location.pathname.split("/")[1];
   search.elements.q.value = name === "find" ? new URLSearchParams(location.search).get("q") : "";
@@ -421,15 +419,8 @@ async function readLog() {
   try {
     const answer = await ask(`/log?workload=${encodeURIComponent(own.key)}&run=${encodeURIComponent(own.run)}&tail=${own.tail}`, {signal: cut.signal});
     if (!answer.ok) { box.textContent = (await answer.json()).message; setTimeout(() => { if (own.log === cut) readLog(); }, 5000); return; }
-    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-    for (let held = ""; ;) {
-      const {value, done} = await reader.read();
-      if (own.log !== cut) return;
-      if (done) { own.log = null; return; }
-      const parts = (held + value).split("\n");
-      held = parts.pop();
-      for (const part of parts) append(box, JSON.parse(part));
-    }
+    for await (const part of pieces(answer.body, "\n")) if (own.log === cut) append(box, JSON.parse(part)); else return;
+    if (own.log === cut) own.log = null;
   } catch (error) { if (own.log === cut) { own.log = null; box.append(`== ${error.message}\n`); } }
 }
 
@@ -480,15 +471,15 @@ function countChosen() {
   warn();
 }
 
-// Opens the dialog of an action; what is written into [data-line] follows the choice.
-async function propose(action, workloads) {
-  const told = await post("/say", {action, workloads}).then(it => it.ok ? it.text() : it.json()).catch(error => error);
-  dialog.replaceChildren(parsed(told.message ? '<p class="bad"></p><p class="actions"><button value="no">close</button></p>' : told));
+// Opens the dialog of an action, and draws it anew with each choice: what a choice changes nothing for is not named.
+async function propose(action, workloads, chosen) {
+  const told = await post("/say", {action, workloads, value: chosen}).then(it => it.ok ? it.text() : it.json()).catch(error => error);
+  if (chosen && dialog.querySelector("select")?.value !== chosen) return;  // it was chosen anew meanwhile
+  morph(dialog, parsed(told.message ? '<p class="bad"></p><p class="actions"><button value="no">close</button></p>' : told), true);
   if (told.message) dialog.firstChild.textContent = told.message;
-  const value = dialog.querySelector("select"), line = dialog.querySelector("[data-line]");
-  const show = () => { if (line) line.textContent = line.dataset.line.replaceAll("VALUE", value ? value.value : ""); };
-  value?.addEventListener("change", show);
-  show();
+  const value = dialog.querySelector("select");
+  if (value && !chosen) value.value = value.querySelector("[selected]")?.value;
+  dialog.onchange = () => propose(action, workloads, value.value);
   dialog.onclick = event => { if (event.target.value === "no") dialog.close(); if (event.target.value === "yes") send({action, workloads: event.target.dataset.of.split(" "), value: value?.value}, event.target); };
   if (!dialog.open) dialog.showModal();
 }
@@ -527,8 +518,9 @@ async function attempt(form, isTrial) {
     if (answer.status === 503) throw new Error(told.message);
     Object.assign(words, {textContent: told.message || "", className: told.message ? "bad" : ""});
     if (answer.ok) fields.manifest.value = told.manifest;
+    if (told.is_fit && !isTrial) for (const it of form.querySelectorAll("select")) localStorage.setItem(it.name, it.value);
     for (const [name, value] of Object.entries(told.form || {})) {
-      if (![...fields[name].options].some(it => it.value === value)) fields[name].append(new Option(value));
+      if (![...fields[name].options || [{value}]].some(it => it.value === value)) fields[name].append(new Option(value));
       fields[name].value = value;
     }
     ONE("tried").replaceChildren(parsed(told.html || ""));
@@ -539,8 +531,8 @@ async function attempt(form, isTrial) {
 }
 
 // A manifest says itself what inputs would; a command that follows it has the usual ones again.
-const clear = form => { form.dataset.cleared = "yes"; form.querySelectorAll("input").forEach(it => { it.value = ""; }); };
-const renew = form => { delete form.dataset.cleared; form.querySelectorAll("input").forEach(it => { it.value ||= it.defaultValue; }); };
+const clear = form => { form.dataset.cleared = "yes"; form.querySelectorAll("input").forEach(it => { it.value = ""; it.readOnly = it.name !== "command"; }); };
+const renew = form => { delete form.dataset.cleared; form.querySelectorAll("input").forEach(it => { it.value ||= it.defaultValue; it.readOnly = false; }); };
 main.addEventListener("input", event => {
   const form = event.target.closest("[data-submit]");
   if (form) form.querySelector("[data-make]").disabled = true;
@@ -548,6 +540,14 @@ main.addEventListener("input", event => {
   if (form?.dataset.cleared && event.target.name === "command") renew(form);
 });
 const desk = () => main.querySelector("[data-submit]");
+
+// Chooses the queue and the namespace that were submitted to last, where the address says nothing.
+function recall(form) {
+  recalled = form;
+  for (const {name, options} of form && !location.search ? form.querySelectorAll("select") : [])
+    for (const it of options) it.selected ||= it.value === localStorage.getItem(name);
+}
+
 document.addEventListener("dragover", event => { if (desk()) event.preventDefault(); });
 document.addEventListener("drop", async event => {
   const form = desk(), files = [...event.dataTransfer.files];
