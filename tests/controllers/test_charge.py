@@ -11,9 +11,9 @@ from fairway.api.quantities import time_text
 from fairway.api.types import PodSetSpec, WorkloadObject, WorkloadSpec
 from fairway.api.workloads import Reading, running, workload
 from fairway.controllers import status as life
+from fairway.controllers.held import served
 from fairway.controllers.queues import use_of
 from fairway.controllers.status import Said
-from fairway.controllers.workloads import served
 from fairway.engine import Admission, Eviction, NodeShare, PodSetPlacement
 from fairway.engine.resources import counts_of, gpus_of
 

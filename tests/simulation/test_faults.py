@@ -12,6 +12,7 @@ import os
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import pytest
 from faults import Faults, Machine, Slow, kill_and_start
@@ -122,7 +123,7 @@ async def _reserve(world: World, node: str) -> tuple[str, str, float, float]:
 async def _could_start(world: World) -> set[str]:
     """What waits and would start, if all that is known were what is written."""
     things = [{**it, "apiVersion": kind.group_version, "kind": kind.name}
-              for kind in READ for it in await world.client.list(Selection(kind))]  # fmt: skip
+              for kind in chain.from_iterable(READ) for it in await world.client.list(Selection(kind))]  # fmt: skip
     plan = decide(snapshot_of(read(things, now=world.clock.now(), is_live=True)), FAIRWAY)
     return {it.workload for it in plan.verdicts if isinstance(it, Admit) and not it.after}
 

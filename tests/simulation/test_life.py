@@ -10,7 +10,7 @@ import pytest
 from simworld import SETTINGS, Thing, World, cluster, is_leaving, is_true, job, names, node, pod, priority
 
 from fairway.clock import VirtualClock, seeded
-from fairway.controllers.workloads import GATHER_SECONDS
+from fairway.controllers.losses import GATHER_SECONDS
 from fairway.kube import kinds
 from fairway.kube.client import ApiError
 from fairway.kube.kinds import Ref, Selection

@@ -12,7 +12,7 @@ from typing import TypeVar
 import click
 
 from fairway import LEASE
-from fairway.controllers.workloads import FINALIZER
+from fairway.api.objects import FINALIZER
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Kind, Ref, Selection

@@ -15,7 +15,7 @@ from functools import partial
 import click
 
 from fairway import LEASE
-from fairway.controllers.workloads import FINALIZER
+from fairway.api.objects import FINALIZER
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Ref, Selection

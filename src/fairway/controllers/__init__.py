@@ -1,3 +1,3 @@
 """The loop around `decide`, and what applies a plan. Others import the modules named here."""
 
-__all__ = ["journal", "mail", "run", "webhook", "workloads"]
+__all__ = ["journal", "mail", "run", "webhook"]

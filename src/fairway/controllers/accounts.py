@@ -26,7 +26,7 @@ from fairway.api import accounts
 from fairway.api.accounts import Claim, Terms, after, begin_of, day_of
 from fairway.api.decode import change
 from fairway.api.nodes import uses
-from fairway.api.objects import Metadata
+from fairway.api.objects import FINALIZER, Metadata
 from fairway.api.quantities import Malformed, exact, time, time_text
 from fairway.api.queues import lineage
 from fairway.api.types import VERSION, EvictionRecord, UsageDayObject, UsageDaySpec, UsageDayStatus, WorkloadObject
@@ -36,10 +36,10 @@ from fairway.kube.agenda import Agenda
 from fairway.kube.client import ApiError
 from fairway.kube.kinds import Ref, Selection
 
+from .held import used
 from .means import Means
 from .meter import Meter
 from .status import is_over
-from .workloads import FINALIZER, used
 
 PERIOD_SECONDS, SAMPLE_SECONDS, HURRIED_SECONDS, LAST_SECONDS = 600.0, 30.0, 0.5, 5.0
 SETTLED_DAYS, AT_ONCE = 2, 200

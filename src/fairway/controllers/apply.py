@@ -41,11 +41,13 @@ from fairway.kube.agenda import Agenda
 from . import status as life
 from .binder import Binder
 from .disk import to_disk
+from .held import lost_work, served
+from .losses import Losses
 from .means import Means
 from .pause import Pauses
 from .status import Said, holds
 from .waits import WORDS_SECONDS, Waits
-from .workloads import Life, lost_work, served
+from .workloads import Life
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,8 @@ class Decided:
 
 class Writer:
     def __init__(self, means: Means) -> None:
-        self.means, self.life = means, Life(means, Binder(means), Pauses(means))
+        binder = Binder(means)
+        self.means, self.life = means, Life(means, binder, Pauses(means), Losses(means, binder))
         width = means.settings.writes_at_once
         self.agenda = Agenda(means.client.clock, means.client.chance, width=width, rank=self.rank)
         self._workloads: Mapping[str, Workload] = {}
@@ -249,7 +252,7 @@ class Writer:
     def _evicted(self, seen: WorkloadObject, decided: Decided, *, now: float, to: Admission | None) -> WorkloadStatus:
         status, verdict = served(seen, now=now), decided.verdict
         assert isinstance(verdict, Evict)
-        late = self.life.late_nodes(verdict.workload, decided.after) if verdict.cause == "StartTimeout" else ()
+        late = self.life.losses.late_nodes(verdict.workload, decided.after) if verdict.cause == "StartTimeout" else ()
         status = life.exclude(status, late)
         if not holds(status, "Admitted"):
             return status if holds(status, "Evicted") else life.revoke(status)

@@ -20,8 +20,8 @@ from fairway.api.quantities import time_text
 from fairway.api.types import PoolDay, UsageDayStatus, WorkloadObject
 from fairway.engine import DEVICE, GPU, Columns, Plan, Snapshot, Wait, slices, taken
 
+from .held import held_by, held_of
 from .status import holds, is_over, since
-from .workloads import held_by, held_of
 
 Make = Callable[[UsageDayStatus], UsageDayStatus]
 Figures = dict[str, PoolDay]

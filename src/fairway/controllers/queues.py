@@ -50,10 +50,10 @@ from fairway.outlook import Outcome, learned
 
 from . import status as life
 from .forecast import accuracy
+from .held import held_by, used, value_of
 from .means import Means
 from .meter import Meter
 from .status import Said, since
-from .workloads import held_by, used, value_of
 
 DEFAULT, APPLIED = "default", "kubectl.kubernetes.io/last-applied-configuration"
 MOST_LEARNED = 200  # runtimes of a queue that are learned from before they are written

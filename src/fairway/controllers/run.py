@@ -50,6 +50,7 @@ from .facts import Facts
 from .forecast import Forecasts
 from .front import Front
 from .happening import Happening, failed_at, happened, happened_since, late, pod_failed
+from .held import begun_again
 from .idle import Idle
 from .journal import Journal
 from .means import Means
@@ -63,7 +64,6 @@ from .scheduler import Scheduler
 from .status import Said, finish, holds, is_over, since
 from .view import View
 from .webhook import Address, Door
-from .workloads import begun_again
 
 RECORDINGS = 20
 LATE_SECONDS = 10.0  # a line that is this late may be lost in a crash

@@ -12,7 +12,7 @@ here; they are read off the Workload's status, where the writer of plans put the
     waiting              keep the owner stopped; but what another scheduler has bound already is admitted where it is
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,28 +37,21 @@ from fairway.api.objects import (
     SUBMITTED,
     USER,
     Metadata,
-    NodeObject,
     OwnerReference,
     PodObject,
 )
 from fairway.api.owners import OWNERS, group_of, kind_of
-from fairway.api.pods import REJECTED, is_lost
-from fairway.api.quantities import Malformed, duration, time, time_text
+from fairway.api.pods import is_lost
+from fairway.api.quantities import Malformed, time, time_text
 from fairway.api.queues import default_class
 from fairway.api.types import VERSION, AdmissionStatus, WorkloadObject, WorkloadStatus
 from fairway.api.workloads import (
-    ROOM_TAKEN,
-    Reading,
     admission,
-    back_off,
     condition,
     key_of,
-    pods_of,
-    podsets_of,
     priority_class,
-    workload,
 )
-from fairway.engine import DEVICE, GPU, Admission, Cause, Eviction, PodSetPlacement, Workload, counted, counts_of
+from fairway.engine import Admission, Cause, Eviction, PodSetPlacement
 from fairway.kube import kinds
 from fairway.kube.client import STRATEGIC
 from fairway.kube.events import About
@@ -67,7 +60,6 @@ from fairway.kube.turnstile import side_by_side
 
 from . import status as life
 from .bind import (
-    Place,
     adopted,
     assign,
     by_podset,
@@ -83,10 +75,11 @@ from .bind import (
     strays,
     take_back,
     within,
-    without,
 )
 from .binder import Binder
 from .cases import GROUP_FULL, Case
+from .held import served, value_of
+from .losses import SETTLE_SECONDS, Losses
 from .means import Means
 from .owner import JobOwner, KindOwner, Owner, PodsOwner, Written, keep, remake
 from .pause import Pauses, thaw
@@ -94,8 +87,6 @@ from .ranks import ranks_of
 from .retry import pause
 from .status import Said, holds, since
 
-SETTLE_SECONDS = 1.0  # a pod that went may be the first sign that its whole owner goes
-GATHER_SECONDS = 0.1  # pods of a gang are often lost together
 INCOMPLETE_SECONDS = 10.0  # the pods of a group are made one after the other
 GATHER_OTHERS = 3.0  # and bound together by another scheduler; times of creation are in whole seconds
 
@@ -105,6 +96,7 @@ class Life:
     means: Means
     binder: Binder
     pauses: Pauses
+    losses: Losses
     short: dict[str, Said] = field(default_factory=dict)  # by key, why what is elastic does not grow
     _written: dict[str, int] = field(default_factory=dict)  # by key, the version of its owner
     _lacking: dict[str, str] = field(default_factory=dict)  # by key, what was told of a group that is not whole
@@ -369,18 +361,18 @@ class Life:
         self._note_written(case.key, await owner.start(self.means.client))
         await thaw(self.means.client, case.pods)
         if not (left := within(placed, value, case.pods)).is_same(placed):
-            await self._cut(case.key, left)
+            await self.losses.cut(case.key, left)
             return self.means.now() + SETTLE_SECONDS
         uid = said.metadata.uid
         is_shared = any(is_of_others(pod, uid) for pod in case.pods)
         if is_shared and not (moved := adopted(placed, value, case.pods, uid)).is_same(placed):
-            await self._cut(case.key, moved)
+            await self.losses.cut(case.key, moved)
             return self.means.now() + SETTLE_SECONDS
-        if (again := await self._count_lost(case, placed, owner)) is not None:
+        if (again := await self.losses.count(case, placed, owner)) is not None:
             return again
         turns = [(*each, assign(*each)) for each in by_podset(placed, value, case.pods)]
-        if crowded := self._crowded(case.key, [one for *_, given in turns for one in given]):
-            await self._yield(case, dropping(placed, crowded), crowded)
+        if crowded := self.losses.crowded(case.key, [one for *_, given in turns for one in given]):
+            await self.losses.give_way(case, dropping(placed, crowded), crowded)
             return self.means.now() + SETTLE_SECONDS
         late, ranks = False, ranks_of(owner, placed, value, case.pods)
         for placement, pods, given in turns:
@@ -410,106 +402,11 @@ class Life:
         if await self.means.write(key, lambda it: life.run(it.status, Said("PodsReady"), now=now)):
             self.means.metrics.started.labels(said.spec.queue).observe(now - (admitted or now))
 
-    async def _count_lost(self, case: Case, placed: Admission, owner: Owner) -> float | None:
-        """Places whose pods were lost are taken out of the admission: what becomes of the rest is decided. A single pod
-        is simply replaced, unless its node would not run it or takes none (what took it would meet it again), or it
-        is the last of a gang that lost the others. Returns when to look again, while it is not sure."""
-        now, noted = self.means.now(), self.means.cases.lost.get(case.key, {})
-        total = sum(placement.count for placement in placed.podsets)
-        said = case.workload
-        sets = said.spec.pod_sets if said else ()
-        least = sum(one.count if one.min_count is None else one.min_count for one in sets)
-        counts = max(total, least) > 1 and said is not None and holds(said.status, "Running")
-        lost = [pod for pod in noted.values() if counts or is_rejected(pod) or self._is_shut(pod)]
-        there = sum(holds_room(pod) and pod.metadata.deletion_timestamp is None for pod in case.pods)
-        missing = lost[: max(0, min(total, owner.wanted()) - there)]
-        if not missing:
-            self.means.cases.found(case.key)
-            return None
-        sure = self.means.cases.lost_since[case.key] + _patience(case, missing)
-        if now < sure:
-            return sure
-        if said and isinstance(owner, PodsOwner) and not await self._made_again(said, owner, missing):
-            return now + SETTLE_SECONDS
-        rejected = [pod for pod in missing if is_rejected(pod)]
-        down = [pod for pod in missing if self._is_shut(pod) and not self._is_ready(pod)]
-        failed = tuple(pod.spec.node_name for pod in (*rejected, *down))
-        if not await self._cut(case.key, without(placed, missing), failed):
-            return now + SETTLE_SECONDS
-        for pod in rejected:
-            self.means.events.tell(owner.about(), "PodRejected", conditions.rejected(pod), is_warning=True)
-        self.means.cases.counted(case.key, lost)
-        return now
-
-    async def _made_again(self, said: WorkloadObject, owner: PodsOwner, lost: Sequence[PodObject]) -> bool:
-        """Makes the lost pods of a group again where the others run on; False while their names are not free."""
-        if said.spec.restart != "Pod" or not owner.is_remade:
-            return True
-        uids = {pod.metadata.uid for pod in lost}
-        if there := [pod for pod in owner.pods if pod.metadata.uid in uids]:
-            await remove(self.means.client, there)
-        else:
-            await remake(self.means.client, said, owner.pods, lost={pod.metadata.name for pod in lost})
-        return not there
-
-    def _is_shut(self, pod: PodObject) -> bool:
-        """Whether its node takes no pods now."""
-        node = self.means.view.nodes.get(pod.spec.node_name)
-        return node is not None and (node.spec.unschedulable or not self._is_ready(pod))
-
     def _is_stale(self, pod: PodObject) -> bool:
         """Whether it is told to be ready from before its node was last down; in whole seconds, as pods are."""
         node, ready = self.means.view.nodes.get(pod.spec.node_name), since(pod.status, "Ready")
         down = downtime(node) if node else None
         return down is not None and ready is not None and ready < int(down[0])
-
-    def _is_ready(self, pod: PodObject) -> bool:
-        node = self.means.view.nodes.get(pod.spec.node_name)
-        return node is not None and all(it.status == "True" for it in node.status.conditions if it.type == "Ready")
-
-    def _crowded(self, key: str, given: Sequence[tuple[PodObject, Place]]) -> list[Place]:
-        """Those of these places that are on nodes which another scheduler filled meanwhile, or where the last volume
-        that a pod's claim could get is given to another."""
-        full = {node for node in {place.node for _, place in given} if self.means.facts.is_crowded(node, key)}
-        storage = self.binder.storage
-        return [place for pod, place in given if place.node in full or storage.lacks(pod, place.node)]
-
-    async def _yield(self, case: Case, left: Admission, crowded: Sequence[Place]) -> None:
-        """Gives up places that another scheduler filled: a pod bound there would be refused, and a Job charged for it.
-        What can go on elsewhere is decided; else the workload waits again, and backs off: its room may be taken each
-        time that it comes. An attempt of which nothing ran counts as no service."""
-        said, owner, now = case.workload, case.owner, self.means.now()
-        assert said is not None and owner is not None
-        has_begun = any(map(holds_room, case.pods))
-        if has_begun and _can_go_on(said, left):
-            await self._cut(case.key, left)
-        elif not self.means.facts.state.assumes(case.key):
-            node, eviction = crowded[0].node, Eviction(now, ROOM_TAKEN)
-            until = back_off((*value_of(said).evictions, eviction)) or now
-            is_full = self.means.facts.is_crowded(node, case.key)
-            words = Said(eviction.reason, conditions.crowded_out(node, until, is_full=is_full))
-
-            def make(it: WorkloadObject) -> WorkloadStatus:
-                return _once(served(it, now=now) if has_begun else it.status, eviction, words)
-
-            if await self.means.write(case.key, make):
-                self.means.events.tell(owner.about(), words.reason, words.message, is_warning=True)
-
-    async def _cut(self, key: str, left: Admission, failed: tuple[str, ...] = ()) -> bool:
-        """Writes what is left of an admission; False: later. What a plan assumes has to be seen first, or it would be
-        waited for without end."""
-        if is_free := not self.means.facts.state.assumes(key):
-            now = self.means.now()
-            await self.means.write(key, lambda it: life.exclude(life.resize(served(it, now=now), left), failed))
-            self.means.wake()
-        return is_free
-
-    def late_nodes(self, key: str, after: Iterable[str]) -> tuple[str, ...]:
-        """Nodes whose pods did not get ready, or did not go."""
-        own = self.means.cases.pods_of
-        pods = [pod for pod in own.get(key, {}).values() if not holds(pod.status, "Ready")]
-        pods += [pod for victim in after for pod in own.get(victim, {}).values()]
-        return tuple(sorted({pod.spec.node_name for pod in pods if holds_room(pod)}))
 
     # Leaving
 
@@ -554,7 +451,7 @@ class Life:
     def _end_of(self, pod: PodObject) -> float | None:
         """When a pod that is going counts as gone though nobody says so: after its grace, if its node is not there."""
         leaves = pod.metadata.deletion_timestamp
-        return None if self._is_ready(pod) or leaves is None else time(leaves)
+        return None if self.losses.is_ready(pod) or leaves is None else time(leaves)
 
     # Ending
 
@@ -616,97 +513,6 @@ def _began(key: str, pods: Iterable[PodObject]) -> Iterator[tuple[str, str]]:
 def is_replica(owner: OwnerReference) -> bool:
     """Whether a workload of this owner is a replica, which may go though the owner stays."""
     return kind_of(owner) in OWNERS and OWNERS[kind_of(owner)].group != ""
-
-
-def _once(status: WorkloadStatus, eviction: Eviction, words: Said) -> WorkloadStatus:
-    return life.evict(status, eviction, words) if holds(status, "Admitted") else status
-
-
-def _can_go_on(said: WorkloadObject, left: Admission) -> bool:
-    """Whether it runs on with what is left to it, or until it is decided what becomes of it."""
-    least = {one.name: one.min_count for one in value_of(said).podsets}
-    is_enough = all(one.count >= least[one.name] for one in left.podsets)
-    return is_enough or holds(said.status, "Running") or said.spec.restart == "Pod"
-
-
-def value_of(said: WorkloadObject) -> Workload:
-    """The workload, as far as its own object tells."""
-    return workload(said, Reading())
-
-
-def held_by(value: Workload, placed: Admission) -> dict[str, int]:
-    """What a workload counts in quotas, by resource."""
-    return counted(value.podsets, counts_of(value.podsets, placed), 0)
-
-
-def held_of(said: WorkloadObject) -> dict[str, int]:
-    """What it holds now, in base units by resource."""
-    if said.status.admission is None:
-        return {}
-    placed = {part.name: sum(map(pods_of, part.nodes)) for part in said.status.admission.pod_sets}
-    podsets = podsets_of(said)
-    return counted(podsets, [placed.get(one.name, 0) for one in podsets], 0)
-
-
-def gpus_of(said: WorkloadObject) -> float:
-    """GPUs it holds; a shared one by its fraction."""
-    return held_of(said).get(GPU, 0) / DEVICE
-
-
-def lost_work(seen: WorkloadObject, now: float) -> float:
-    """GPU-seconds since the last checkpoint, or since it started."""
-    start = since(seen.status, "Admitted") or now
-    if seen.spec.last_checkpoint:
-        start = max(start, time(seen.spec.last_checkpoint))
-    lost = now - start
-    if seen.spec.checkpoint_interval:
-        lost = min(lost, duration(seen.spec.checkpoint_interval))
-    return max(0.0, lost) * gpus_of(seen)
-
-
-def served(said: WorkloadObject, *, now: float) -> WorkloadStatus:
-    """Its status with what it has held until now."""
-    return life.served(said.status, now=now, held=held_of(said), queue=said.spec.queue)
-
-
-def begun_again(said: WorkloadObject, nodes: Mapping[str, NodeObject]) -> WorkloadObject:
-    """Where all its nodes were down with their pods since it was admitted, what is so then: it was evicted when they
-    went down, and was back in its places, with the same pods, when they were. Else it is as it was."""
-    status, began = said.status, since(said.status, "Admitted")
-    if began is None or status.admission is None or life.is_over(status) or said.metadata.deletion_timestamp:
-        return said
-    names = {on.node for part in status.admission.pod_sets for on in part.nodes}
-    downs = [downtime(nodes[name]) if name in nodes else None for name in names]
-    if not downs or not all(one and began <= one[0] for one in downs):
-        return said
-    down, back = max(filter(None, downs))
-    words, lost = Said(Cause.NODE_LOST, conditions.BEGAN_AGAIN), round(lost_work(said, down) * DEVICE)
-    gone = life.evict(served(said, now=down), Eviction(down, words.reason), words, of=(said.spec.queue, lost))
-    left = life.leave(replace(gone, moves_to=status.admission), now=back)
-    return replace(said, status=replace(left, attempt=status.attempt))
-
-
-def used(said: WorkloadObject, *, now: float) -> WorkloadStatus:
-    """Its status with all that it has used: until it was over or deleted, else until now."""
-    status = said.status
-    if life.is_over(status):
-        if status.served is not None:
-            return status
-        running = replace(said, status=replace(status, phase="Running"))  # of a pod that was its own it is not written
-        return replace(served(running, now=since(status, "Finished") or now), phase=status.phase)
-    deleted = said.metadata.deletion_timestamp
-    return served(said, now=min(now, time(deleted)) if deleted else now)
-
-
-def _patience(case: Case, missing: Sequence[PodObject]) -> float:
-    """Seconds until the owner of lost pods surely stays. Where the pods are still there, it does already."""
-    there = {pod.metadata.uid for pod in case.pods if pod.metadata.deletion_timestamp is None}
-    return GATHER_SECONDS if all(pod.metadata.uid in there for pod in missing) else SETTLE_SECONDS
-
-
-def is_rejected(pod: PodObject) -> bool:
-    """Its kubelet would not run it."""
-    return is_lost(pod.status) and (pod.status.reason in REJECTED or pod.status.reason.startswith("OutOf"))
 
 
 def are_up(case: Case, owner: Owner, placed: Admission) -> bool:

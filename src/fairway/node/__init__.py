@@ -3,5 +3,5 @@
 Others import the modules named here, each by itself: a command needs few of them, and waits for all that it loads."""
 
 __all__ = ["archive", "attended", "claim", "container", "containers", "downtime", "execute", "hollow", "idle",
-           "isolation", "lock", "logs", "machine", "measure", "pause", "podstatus", "pressure", "processes",
+           "isolation", "lock", "logs", "machine", "measure", "packed", "pause", "podstatus", "pressure", "processes",
            "runner"]  # fmt: skip
