@@ -15,7 +15,6 @@ gone, grace included, when that begins. A hold counts in quota from its start on
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from math import inf
 
 import numpy as np
@@ -213,7 +212,7 @@ class Timeline:
                     if window.owner and not owner and self._is_short(row, self._left(window, row, left, others)):
                         owner = window.owner
                     if stays:
-                        self._set(window.left, row, left)
+                        self.draft.put(window.left, row, left)
             if stays and self._spend(window, workload, admission):
                 owner = owner or window.owner
         return owner
@@ -229,9 +228,9 @@ class Timeline:
         accounts = tree.ledgers(workload.queue, admission.pool)
         for key in [key for key in window.spare if key[0] in accounts and not (key[1] and workload.preemptible)]:
             before = window.spare[key]
-            window.spare[key] -= tree.amounts(workload.podsets, counts, admission.pool).get(key[2], 0)
-            self.draft.note(partial(window.spare.__setitem__, key, before))
-            is_over |= window.spare[key] < min(before, 0)
+            left = before - tree.amounts(workload.podsets, counts, admission.pool).get(key[2], 0)
+            self.draft.put(window.spare, key, left)
+            is_over |= left < min(before, 0)
         return is_over
 
     def _fill(self, window: Window, footprint: Rooms, rest: Counts) -> Counts:
@@ -239,19 +238,15 @@ class Timeline:
         in the pool; what is left of that for other reservations of its queue."""
         for row, amounts in footprint.items():
             if row in window.left:
-                self._set(window.left, row, window.left[row] - amounts)
+                self.draft.put(window.left, row, window.left[row] - amounts)
                 if not window.pool:
-                    self._set(window.takes, row, np.maximum(window.takes[row] - amounts, 0))
+                    self.draft.put(window.takes, row, np.maximum(window.takes[row] - amounts, 0))
         for row in sorted(window.takes, key=lambda row: (row not in footprint, row)) if window.pool else ():
             used = np.minimum(window.takes[row], np.maximum(rest, 0))
             if used.any():
                 rest = rest - used
-                self._set(window.takes, row, window.takes[row] - used)
+                self.draft.put(window.takes, row, window.takes[row] - used)
         return rest
-
-    def _set(self, rooms: Rooms, row: int, value: Counts) -> None:
-        self.draft.note(partial(rooms.__setitem__, row, rooms[row]))
-        rooms[row] = value
 
     # Holds
 
