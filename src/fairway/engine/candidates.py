@@ -121,7 +121,7 @@ class Candidate:
         for budget, pods in self.budgets:
             cycle.disrupted[budget.key] += pods * times
         if self.pod is None:
-            cycle.evict(self.victim.one, self.counted, times)
+            cycle.evicted[self.victim.one.admission.pool] += self.counted.get(GPU, 0) * times
 
 
 class Prices:

@@ -71,7 +71,7 @@ def rules_for(workload: Workload, pool: str, cycle: Cycle) -> list[EvictionRule]
         return found
     if workload.preemptible and cycle.consolidates(workload.queue):
         found.append(_move(cycle))
-    preempt = [_preempt(workload, pool, cycle)] if cycle.lowest(workload.queue) < workload.priority else []
+    preempt = [_preempt(workload, pool, cycle)] if cycle.lowest.get(workload.queue, inf) < workload.priority else []
     if not cycle.accounts(workload, pool):
         return [*found, *preempt]
     is_entitled = over_share(workload, pool, cycle) is None
