@@ -4,7 +4,7 @@ Surplus goes before any core, the queue most above its share first, then lower p
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 from itertools import chain
@@ -214,9 +214,9 @@ class CandidateSet:
             if any(leans(podset.pod, pod) for podset in those[0].workload.podsets for pod in mine) for one in those
         }
 
-    def stage(self, candidates: Sequence[Candidate]) -> int:
-        """The stage (`Sort`) of candidates not taken yet, all together, whatever the number of pods."""
-        return 2 * (self.excess(candidates) > 0) + any(one.pod is None for one in candidates)
+    def stage(self, candidate: Candidate) -> int:
+        """The stage (`Sort`) of a candidate not taken yet, whatever the number of pods."""
+        return 2 * (self.excess((candidate,)) > 0) + (candidate.pod is None)
 
     def excess(self, candidates: Iterable[Candidate]) -> int:
         """Pods of candidates not taken yet by which their PodDisruptionBudgets would be exceeded."""
@@ -236,22 +236,12 @@ class CandidateSet:
         over = {one for one in ordered if any(disrupted[it.key] > it.allowed for it, _ in one.budgets)}
         return sorted(ordered, key=lambda one: (one in over, one.pod is None, ranks[one.queue]))
 
-    def in_turn(self, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
-        """The same order for a caller that takes each before it asks for the next."""
-        if self._has_budgets or len({candidate.queue for candidate in candidates}) > 1:
-            yield from self._ranked_in_turn(candidates)
-            return
-        for candidate in sorted(candidates, key=lambda one: (one.pod is None, one.order)):
-            if not self.rule.may_lose(candidate.queue, None):
-                return
-            yield candidate
-
-    def _ranked_in_turn(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
-        """Queues are ranked, and stages found, anew after each. With a mixed rule, a queue that may lose nothing yet is
-        asked again later."""
+    def in_turn(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
+        """The same order for a caller that takes each before it asks for the next: queues are ranked, and stages found,
+        anew after each. With a mixed rule, a queue that may lose nothing yet is asked again later."""
         lines: defaultdict[tuple[int, str], list[Candidate]] = defaultdict(list)
         for candidate in sorted(candidates, key=attrgetter("order"), reverse=True):
-            lines[self.stage((candidate,)), candidate.queue].append(candidate)
+            lines[self.stage(candidate), candidate.queue].append(candidate)
         heap = [(stage, self.rule.rank(queue), line[-1].order, queue) for (stage, queue), line in lines.items()]
         heapify(heap)
         refused = list[tuple[int, tuple[float, ...], Turn, str]]()
@@ -263,7 +253,7 @@ class CandidateSet:
                 heappush(heap, (stage, now, order, queue))
             elif not self.rule.may_lose(queue, None):
                 refused.append((stage, rank, order, queue))
-            elif (later := self.stage(line[-1:])) != stage:
+            elif (later := self.stage(line[-1])) != stage:
                 lines[later, queue].append(line.pop())
                 lines[later, queue].sort(key=attrgetter("order"), reverse=True)
                 heappush(heap, (later, rank, lines[later, queue][-1].order, queue))
@@ -328,7 +318,7 @@ class CandidateSet:
             self.count(candidate, 1)
         return len(counted) == len(candidates)
 
-    def priced(self, candidates: list[Candidate], moved: set[str]) -> Offer:
+    def priced(self, candidates: list[Candidate], moved: Collection[str]) -> Offer:
         """The offer of some candidates. Surplus alone has no cost: no workload starts again; one that is moved does not
         count as taken."""
         stage = 2 * self.excess(candidates) + any(one.pod is None for one in candidates)

@@ -41,10 +41,10 @@ def find_new_place(one: Running, cycle: Cycle, *, is_whole: bool = False) -> Adm
         return _search(one, cycle, is_whole=is_whole)
 
 
-def movable(victims: Iterable[Running], row: int, cycle: Cycle, spoken: Spoken) -> set[str]:
-    """Keys of the workloads that would find a place in the room that is idle now, off this node; in sum no more than
-    there is room for beside what is spoken for."""
-    found, left, idle = set[str](), Spoken(), _idle(cycle)
+def movable(victims: Iterable[Running], row: int, cycle: Cycle, spoken: Spoken) -> dict[str, tuple[str, Needs]]:
+    """By key, the workloads that would find a place in the room that is idle now, off this node, in which pool and what
+    they need there; in sum no more than there is room for beside what is spoken for."""
+    found, left, idle = dict[str, tuple[str, Needs]](), Spoken(), _idle(cycle)
     for one in victims:
         if (known := _idle_place(one, row, cycle, idle)) is None:
             continue
@@ -53,18 +53,17 @@ def movable(victims: Iterable[Running], row: int, cycle: Cycle, spoken: Spoken) 
             left[pool] = _idle_sum(pool, row, cycle, spoken)
         rest = left[pool]
         if all(rest[column] >= amount for column, amount in needs):
-            found.add(one.workload.key)
+            found[one.workload.key] = pool, needs
             for column, amount in needs:
                 rest[column] -= amount
     return found
 
 
-def speak_for(victims: list[Running], row: int, cycle: Cycle, spoken: Spoken) -> set[str]:
+def speak_for(victims: list[Running], row: int, cycle: Cycle, spoken: Spoken) -> Iterable[str]:
     """Count the room that those of them take which are movable off this node; returns their keys."""
-    moved, idle = movable(victims, row, cycle, spoken), _idle(cycle)
-    for one in victims:
-        if one.workload.key in moved and (known := _idle_place(one, row, cycle, idle)) is not None:
-            reserve_idle(spoken, known[0].pool, known[1], cycle)
+    moved = movable(victims, row, cycle, spoken)
+    for pool, needs in moved.values():
+        reserve_idle(spoken, pool, needs, cycle)
     return moved
 
 

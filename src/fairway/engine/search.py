@@ -7,7 +7,7 @@ time, and those taken last are given back as far as that goes. What was not need
 kept unless it is kept there.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from copy import deepcopy
 from functools import partial
 from itertools import chain
@@ -193,7 +193,7 @@ class Search:
             before = len(self.taken)
             if self.take(offer[2]):
                 self._plan(shape.request, row)
-                self._moved |= speak_for(dearest_first(offer[2]), row, self.cycle, self._spoken)
+                self._moved.update(speak_for(dearest_first(offer[2]), row, self.cycle, self._spoken))
                 count -= 1
             if count and len(self.taken) > before:
                 self._look(prices, shape, {row, *(at for candidate in offer[2] for at in candidate.rows if mask[at])})
@@ -306,11 +306,11 @@ class Search:
         offers = [candidates.priced(one, self._movable(one, row) if moved else moved) for one in sets if one]
         return min(offers, key=self._rank)
 
-    def _movable(self, candidates: Iterable[Candidate], row: int) -> set[str]:
+    def _movable(self, candidates: Iterable[Candidate], row: int) -> Collection[str]:
         """Keys of the workloads that could leave a node for others, the dearest first; where all must move, none is
         told apart."""
         if self.candidates.rule.cause is Cause.CONSOLIDATED:
-            return set()
+            return ()
         return movable(dearest_first(candidates), row, self.cycle, self._spoken)
 
     def _picked(
