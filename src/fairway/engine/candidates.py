@@ -267,12 +267,14 @@ class CandidateSet:
                 if line:
                     heappush(heap, (stage, rank, line[-1].order, queue))
 
-    def largest_last(self, candidates: Iterable[Candidate], asked: Demand) -> Iterator[Candidate]:
+    def largest_last(self, candidates: Iterable[Candidate], workload: Workload) -> Iterator[Candidate]:
         """An order in which queues can lose the most, for a caller that takes each before it asks for the next. A queue
         may lose a workload while it is above its entitlement: so what gives most of what is asked and governed goes
         last, and before it, the larger first, what leaves the queue something to lose."""
         rule, firsts, later = self.rule, set[str](), list[Candidate]()
-        parts = [(name, amount) for name, amount in asked.items() if amount]
+        governed = {name for account in self.cycle.accounts(workload, self.pool) for name in account.resources}
+        asked = self.cycle.asked(workload, self.pool)
+        parts = [(name, amount) for name, amount in asked.items() if amount and name in governed]
         ordered = sorted(candidates, key=attrgetter("order"))
         ordered.sort(key=lambda one: sum(one.counted.get(name, 0) / amount for name, amount in parts), reverse=True)
         for candidate in ordered:

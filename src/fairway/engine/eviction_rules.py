@@ -255,11 +255,7 @@ def governs(branch: Branch, pool: str, asked: Demand) -> bool:
 
 def saturation(accounts: list[Account]) -> float:
     """The largest allocated ÷ share; infinite where something is held without a share."""
-    most = 0.0
-    for one in accounts:
-        for resource in one.resources:
-            most = max(most, ratio(one, resource))
-    return most
+    return max([ratio(one, resource) for one in accounts for resource in one.resources], default=0.0)
 
 
 def ratio(account: Account, resource: str) -> float:

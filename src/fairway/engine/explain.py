@@ -6,7 +6,7 @@ domain of the required level has. Fragmented: the free sum would do, no set of n
 the one tells that comes closest. What would change it is not guessed: `would_fit` is tried before it is told.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -64,7 +64,8 @@ def _in_place(draft: Draft, workload: Workload, there: Admission) -> Why:
     devices = _devices(there) if resource == GPU else set()
     blocking = tuple(sorted(key for key, one in draft.running.items() if _holds(one, there, resource, devices)))
     missing = max(0, (needed := asked.get(resource, 0)) - free[resource]) or None
-    detail = " and ".join(f"GPU {', '.join(map(str, own))}{on}" for on, own in _by_node(devices))
+    nodes = {node: [str(index) for name, index in sorted(devices) if name == node] for node, _ in sorted(devices)}
+    detail = " and ".join(f"GPU {', '.join(own)}" + f" on {name}" * (len(nodes) > 1) for name, own in nodes.items())
     return Reason.NO_ROOM, Facts(resource, needed, missing=missing, pool=there.pool, blocking=blocking, detail=detail)
 
 
@@ -75,13 +76,6 @@ def _holds(one: Running, there: Admission, resource: str, devices: set[tuple[str
     podsets = one.workload.podsets
     held = counted(podsets, counts_of(podsets, one.admission), 0).get(resource, 0)
     return held > 0 and not there.nodes.isdisjoint(one.admission.nodes)
-
-
-def _by_node(devices: set[tuple[str, int]]) -> Iterator[tuple[str, list[int]]]:
-    """` on n1` and the indices of the devices there, node by node; "" where there is one node."""
-    nodes = sorted({node for node, _ in devices})
-    for name in nodes:
-        yield f" on {name}" if len(nodes) > 1 else "", sorted(index for node, index in devices if node == name)
 
 
 def _devices(admission: Admission) -> set[tuple[str, int]]:
@@ -107,7 +101,12 @@ def may_fit(draft: Draft, ask: Ask, pool: str) -> bool:
     """Whether the nodes of a pool would have a place for it if nothing ran, or that hangs on what runs."""
     if ask.workload.paused or any(follows(shape.pod) for _, shape, _ in _parts(draft, ask, pool)):
         return True
-    return _fits_empty(_emptied(draft), ask._replace(allowed=None, beside=None), pool)
+    empty, podsets = _emptied(draft), ask.workload.podsets
+    known = empty.snapshot.memo.of(Explained).fitting
+    key = id(podsets), ask.workload.topology, ask.counts, ask.strategy, pool
+    if key not in known:  # podsets are told by identity, which the value kept keeps as it is
+        remember(known, key, (podsets, place(empty, ask._replace(allowed=None, beside=None), pool) is not None))
+    return known[key][1]
 
 
 def _in_pool(draft: Draft, ask: Ask, pool: str) -> Why:
@@ -165,13 +164,6 @@ def _recovered(node: Node) -> Node:
     """The node without the taints that Kubernetes sets by its state: cordoned, NotReady, under pressure."""
     taints = tuple(one for one in node.taints if not one.key.startswith(STATE))
     return node if taints == node.taints else replace(node, taints=taints)
-
-
-def _fits_empty(empty: Draft, ask: Ask, pool: str) -> bool:
-    """Whether there is a place on empty nodes; podsets are told by identity, which the value kept keeps as it is."""
-    known, podsets = empty.snapshot.memo.of(Explained).fitting, ask.workload.podsets
-    key = id(podsets), ask.workload.topology, ask.counts, ask.strategy, pool
-    return (known.get(key) or remember(known, key, (podsets, place(empty, ask, pool) is not None)))[1]
 
 
 def _grows(empty: Draft, ask: Ask, pool: str) -> bool:

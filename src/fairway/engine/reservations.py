@@ -19,7 +19,7 @@ from math import inf
 
 import numpy as np
 
-from .coming import Coming
+from .coming import first_with_room
 from .draft import Draft
 from .feasibility import Counts
 from .model import GPU, Admission, Reservation, Running, Workload
@@ -284,7 +284,7 @@ class Timeline:
         """Let workloads go whose end is known, earliest first: at once as many as it takes for nodes to have the room,
         then moment by moment until it fits, beside the windows that it would meet from then on."""
         draft = self.draft
-        if (at := self._enough(ask, pool, moments)) == len(moments):
+        if (at := first_with_room(draft, ask, pool, [key for _, key in moments])) == len(moments):
             return None
         with draft.trial():
             lefts = {window: dict(window.left) for window in self.windows}
@@ -345,16 +345,6 @@ class Timeline:
             if grows and (counted is None or id(window) in counted):
                 for row in footprint.keys() & rooms.keys():
                     rooms[row] = rooms[row] + footprint[row]
-
-    def _enough(self, ask: Ask, pool: str, moments: list[tuple[float, str]]) -> int:
-        """The first moment with which the nodes have room for the pods of each podset, windows apart."""
-        coming = Coming(self.draft, ask, pool)
-        for at, (_, key) in enumerate(moments):
-            if key:
-                coming.let_go(key)
-            if coming.is_enough():
-                return at
-        return len(moments)
 
     def _window(self, workload: Workload, admission: Admission, since: float) -> Window:
         counts = counts_of(workload.podsets, admission)

@@ -44,17 +44,14 @@ class Search:
         self.taken: list[Candidate] = []
         self.tried = False  # a candidate was taken, and given back
         self.is_spent = False  # a queue gave some of what was looked at, and may lose no more
-        self._is_usual, self._is_largest_last, self._order = not largest_last, largest_last, candidates.in_turn
-        if largest_last:
-            asked, accounts = cycle.asked(workload, candidates.pool), cycle.accounts(workload, candidates.pool)
-            asked = {name: asked.get(name, 0) for one in accounts for name in one.resources}
-            self._order = partial(candidates.largest_last, asked=asked)
+        self._is_largest_last = largest_last
+        self._order = partial(candidates.largest_last, workload=workload) if largest_last else candidates.in_turn
         self.may_stop = candidates.rule.cause is Cause.HOLD_TAKEN or full_bucket(candidates.pool, cycle) is None
         paired = {one.workload.key for one, _ in candidates.paired(workload)}
         started = cycle.draft.started.values() if candidates.alike else ()
         shapes = {id(one.podsets): one for one, _ in started}  # what starts now leans on some
         self.barred = paired.union(barred, *(candidates.neighbours(one, leans_on) for one in shapes.values()))
-        self._is_usual &= not self.barred
+        self._is_usual = not (largest_last or self.barred)
         self.allowed = self._allowed()
         if paired:
             self.cycle.paired.add(workload.key)
