@@ -7,17 +7,17 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
 from heapq import heapify, heappop, heappush
-from itertools import chain
+from itertools import chain, product
 from math import inf
 from operator import attrgetter, itemgetter
 
 import numpy as np
 
 from .cycle import Cycle
-from .disruption import Covered, covered
 from .draft import Room
 from .eviction_rules import EvictionRule, Shield, cost, paired, young
-from .model import GPU, Admission, Disruption, NodeShare, PodClass, PodSetPlacement, Running, Workload
+from .labels import selects
+from .model import GPU, Admission, Disruption, NodeShare, PodClass, PodSet, PodSetPlacement, Running, Workload
 from .plan import Cause
 from .pod_affinity import attracts
 from .quota import Demand
@@ -30,6 +30,8 @@ and 2 more for each pod that a PodDisruptionBudget does not allow to go."""
 Price = tuple[float, float, int, float, float]
 """Priority, cost, how many, all of those that are not moved; the cost of those that are; age negated: the smaller goes
 first among offers of a sort."""
+Covered = tuple[tuple[Disruption, int], ...]
+"""PodDisruptionBudgets, and how many of some pods each covers."""
 PodAt = tuple[str, int, int]
 """A pod of an admission: podset, share, place in the share."""
 Turn = tuple[int, float, float, int, int, str]
@@ -350,6 +352,15 @@ class CandidateSets(dict[tuple[object, ...], CandidateSet]):
         if key not in self or not set(rule.queues()).issubset(self[key].reached):
             self[key] = CandidateSet(rule, pool, cycle)
         return self[key]
+
+
+def covered(budgets: tuple[Disruption, ...], podsets: tuple[PodSet, ...], admission: Admission) -> Covered:
+    """The budgets that cover pods of an admission. Whether one would be exceeded is asked of the cycle."""
+    counts, found = counts_of(podsets, admission) if budgets else (), Counter[Disruption]()
+    for budget, (podset, count) in product(budgets, zip(podsets, counts)):
+        if podset.pod.namespace == budget.key.partition("/")[0] and selects(budget.selector, dict(podset.pod.labels)):
+            found[budget] += count
+    return tuple((budget, count) for budget, count in found.items() if count)
 
 
 def pods_of(placement: PodSetPlacement) -> Iterator[tuple[PodAt, NodeShare]]:

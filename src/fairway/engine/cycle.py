@@ -67,7 +67,7 @@ class Cycle:
         self.told: dict[tuple[object, ...], Why] = {}  # why workloads do not fit, by what they ask for
         self.short: dict[str, Keep] = {}  # elastic workloads that grow no further
         self.tries = MOST_HOLD_TRIES
-        self._plain: dict[str, bool] = {}
+        self._plain = {name for name, branch in self.tree.branches.items() if branch.is_plain}
         self._least: dict[int, tuple[int, ...]] = {}
         self._masks: dict[tuple[str, ...], Mask | None] = {(): None}
         self._shunned: dict[tuple[object, ...], bool] = {}
@@ -170,10 +170,7 @@ class Cycle:
             return False
         if workload.gates or any(podset.pod.unready for podset in workload.podsets):
             return False
-        if workload.queue not in self._plain:
-            branch = self.tree.branches.get(workload.queue)
-            self._plain[workload.queue] = branch is not None and branch.is_plain
-        return self._plain[workload.queue]
+        return workload.queue in self._plain
 
     def pools_of(self, workload: Workload) -> tuple[str, ...]:
         return self.tree.pools_of(workload.queue, workload.pools)

@@ -321,14 +321,6 @@ class Draft:
         """A workload that runs or starts, and what it holds."""
         return self.started.get(key) or (self.running[key].workload, self.running[key].admission)
 
-    def demand(self, podsets: tuple[PodSet, ...], counts: tuple[int, ...], pool: str) -> Columns:
-        """int64[resource]: what so many pods of each podset take in all."""
-        memory = self._memory.get(pool, 0)
-        total = np.zeros(len(self.snapshot.resources), np.int64)
-        for podset, count in zip(podsets, counts):
-            total += self._takes(podset.pod, memory)[0] * count
-        return total
-
     def cover(self, row: int, left: Columns) -> None:
         """Leave no more than that of a node in sight, now and later; a trial undoes it."""
         for view in filter(None, (self, self.later)):
@@ -412,13 +404,10 @@ class Draft:
 
 
 def _kept(one: Running) -> tuple[tuple[PodSet, ...], Admission]:
-    """What a workload that is paused goes on holding, and where."""
-    return frozen(one.workload.podsets, on_disk=one.is_saving), _without_devices(one.admission)
-
-
-def _without_devices(admission: Admission) -> Admission:
-    shares = ((one.name, tuple(replace(share, devices=()) for share in one.nodes)) for one in admission.podsets)
-    return Admission(admission.pool, tuple(PodSetPlacement(name, nodes) for name, nodes in shares))
+    """What a workload that is paused goes on holding, and where; no devices."""
+    shares = ((each.name, tuple(replace(share, devices=()) for share in each.nodes)) for each in one.admission.podsets)
+    admission = Admission(one.admission.pool, tuple(PodSetPlacement(name, nodes) for name, nodes in shares))
+    return frozen(one.workload.podsets, on_disk=one.is_saving), admission
 
 
 def _pods(admission: Admission) -> int:

@@ -33,24 +33,20 @@ Sized = tuple[str, Shape, int]
 
 class Explained:
     """Kept with the nodes: `emptied`, these nodes with nothing on them; `fitting`, by what is asked, whether they hold
-    it; `reasons`, why not now, where figures are not read."""
+    it."""
 
     def __init__(self) -> None:
         self.emptied: tuple[object, Draft] | None = None
         self.fitting: dict[object, tuple[object, bool]] = {}
-        self.reasons: dict[object, tuple[object, Why]] = {}
 
 
 def explain(draft: Draft, ask: Ask, pools: Sequence[str]) -> Why:
-    """Reason and facts of the pool that comes closest, the first of equals. Where figures are not read it is the same
-    as long as the nodes stay."""
+    """Reason and facts of the pool that comes closest: of pools for the same reason one with nodes that its pods may
+    use, the first of equals."""
     if ask.workload.paused is not None:
         return _in_place(draft, ask.workload, ask.workload.paused)
-    if draft.policy.tells_why:
-        return _closest(draft, ask, pools)
-    known, workload = _emptied(draft).snapshot.memo.of(Explained).reasons, ask.workload
-    key = id(workload.podsets), workload.topology, workload.excluded_nodes, ask.counts, ask.strategy, tuple(pools)
-    return (known.get(key) or remember(known, key, (workload.podsets, _closest(draft, ask, pools))))[1]
+    told = [_in_pool(draft, ask, pool) for pool in pools] or [(Reason.NEVER_FITS, Facts(detail="no pool"))]
+    return max(told, key=lambda one: (RANK[one[0]], one[1].most_free is not None))
 
 
 def _in_place(draft: Draft, workload: Workload, there: Admission) -> Why:
@@ -82,12 +78,6 @@ def _devices(admission: Admission) -> set[tuple[str, int]]:
     """Node and index of each device that it has."""
     shares = (share for placement in admission.podsets for share in placement.nodes)
     return {(share.node, index) for share in shares for pod in share.devices for index in pod}
-
-
-def _closest(draft: Draft, ask: Ask, pools: Sequence[str]) -> Why:
-    """Of pools for the same reason, one with nodes that its pods may use."""
-    told = [_in_pool(draft, ask, pool) for pool in pools] or [(Reason.NEVER_FITS, Facts(detail="no pool"))]
-    return max(told, key=lambda one: (RANK[one[0]], one[1].most_free is not None))
 
 
 def could_hold(draft: Draft, ask: Ask, pools: Sequence[str]) -> bool:
@@ -210,7 +200,8 @@ def _facts(draft: Draft, ask: Ask, pool: str) -> Facts:
     lacking = np.where(asked > 0, short / np.maximum(asked, 1), -np.inf)
     lacking -= np.array([name == PODS for name in snapshot.resources]) * NEARLY
     column = len(lacking) - 1 - int(np.argmax(lacking[::-1]))  # of equals the accelerator
-    level = _level(ask)
+    topologies = ask.workload.topology, *(podset.topology for podset in ask.workload.podsets)
+    level = next((one.required for one in topologies if one.required), "")
     most, domain = _most_free(draft, pool, level, free[column]) if open_nodes.any() else (None, "")
     return Facts(
         resource=snapshot.resources[column], needed=int(asked[column]), most_free=most,
@@ -226,12 +217,6 @@ def _open(draft: Draft, shape: Shape) -> Mask:
     mask = cache_of(draft).mask(shape)
     serving = mask & (cache_of(_emptied(draft)).room(shape) > 0)
     return next((one for one in (serving, mask) if one.any()), open_nodes(draft.snapshot, shape.pod, shape.pool))
-
-
-def _level(ask: Ask) -> str:
-    """The level that is required, the workload's own first."""
-    topologies = (ask.workload.topology, *(one.topology for one in ask.workload.podsets))
-    return next((one.required for one in topologies if one.required), "")
 
 
 def _most_free(draft: Draft, pool: str, level: str, free: Counts) -> tuple[int, str]:

@@ -260,7 +260,7 @@ class Search:
                     break
                 self._plan(shape.request, row)
                 needs = zip(shape.request.columns, shape.request.amounts)
-                reserve_idle(self._spoken, self.candidates.pool, needs, self.cycle)
+                reserve_idle(self._spoken, self.candidates.pool, needs)
                 given += 1
         return given
 
