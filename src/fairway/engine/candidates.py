@@ -239,8 +239,18 @@ class CandidateSet:
         return sorted(ordered, key=lambda one: (one in over, one.pod is None, ranks[one.queue]))
 
     def in_turn(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
-        """The same order for a caller that takes each before it asks for the next: queues are ranked, and stages found,
-        anew after each. With a mixed rule, a queue that may lose nothing yet is asked again later."""
+        """The same order for a caller that takes each before it asks for the next."""
+        if self._has_budgets or len({candidate.queue for candidate in candidates}) > 1:
+            yield from self._ranked_in_turn(candidates)
+            return
+        for candidate in sorted(candidates, key=lambda one: (one.pod is None, one.order)):
+            if not self.rule.may_lose(candidate.queue, None):
+                return
+            yield candidate
+
+    def _ranked_in_turn(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
+        """Queues are ranked, and stages found, anew after each. With a mixed rule, a queue that may lose nothing yet is
+        asked again later."""
         lines: defaultdict[tuple[int, str], list[Candidate]] = defaultdict(list)
         for candidate in sorted(candidates, key=attrgetter("order"), reverse=True):
             lines[self.stage(candidate), candidate.queue].append(candidate)

@@ -44,15 +44,16 @@ def find_new_place(one: Running, cycle: Cycle, *, is_whole: bool = False) -> Adm
 def movable(victims: Iterable[Running], row: int, cycle: Cycle, spoken: Spoken) -> dict[str, tuple[str, Needs]]:
     """By key, the workloads that would find a place in the room that is idle now, off this node, in which pool and what
     they need there; in sum no more than there is room for beside what is spoken for."""
-    found, spoken, own = dict[str, tuple[str, Needs]](), spoken.copy(), cycle.draft.free[:, row].tolist()
+    found, used, free = dict[str, tuple[str, Needs]](), Spoken(), cycle.draft.free
     for one in victims:
         if (known := _idle_place(one, row, cycle)) is None:
             continue
         pool, needs = known[0].pool, known[1]
+        rest = [(column, amount + spoken[pool, column] + used[pool, column]) for column, amount in needs]
         sums = _idle_sums(pool, cycle)
-        if all(sums[column] - max(own[column], 0) - spoken[pool, column] >= amount for column, amount in needs):
+        if all(sums[column] - max(free[column, row], 0) >= amount for column, amount in rest):
             found[one.workload.key] = pool, needs
-            reserve_idle(spoken, pool, needs)
+            reserve_idle(used, pool, needs)
     return found
 
 

@@ -238,16 +238,12 @@ class Search:
 
     def _prices(self, shape: Shape, mask: Mask) -> Prices:
         """Those for a shape; what changed since they were last asked for is priced again."""
-        log, known = self._ahead.log, self.candidates.prices
+        log, known = self._ahead.log, self.candidates.prices if self._is_usual else {}
         key = id(shape.pod), self.cycle.shunned(self.workload)
-        prices, seen = known.get(key, (None, 0))
-        if prices is None or not self._is_usual:
-            prices = Prices(self.candidates.rule)
-            self._look(prices, shape, (row for row in self.candidates.by_row if mask[row]))
-        else:
-            self._look(prices, shape, (row for row in sorted(set(log[seen:])) if mask[row]))
-        if self._is_usual:
-            known[key] = prices, len(log)
+        prices, seen = known.get(key) or (Prices(self.candidates.rule), None)
+        rows = self.candidates.by_row if seen is None else sorted(set(log[seen:]))
+        self._look(prices, shape, (row for row in rows if mask[row]))
+        known[key] = prices, len(log)
         return prices
 
     def _use_free(self, shape: Shape, mask: Mask, count: int) -> int:
@@ -288,14 +284,14 @@ class Search:
         if self._fits(request, left):
             return FREE
         there = [candidate for candidate in candidates.by_row[row] if self._is_allowed(candidate)]
-        sets = [self._picked(request, row, (there,), left.copy())]
+        sets = [self._picked(request, row, left.copy(), there)]
         if not sets[0]:
             return None
         moved = self._movable(there, row)
         if moved and len(sets[0]) < len(there):
             goes = [one for one in there if one.pod is None and one.key in moved]
             rest = [one for one in there if one not in goes]
-            sets += [self._picked(request, row, (goes, rest), left.copy())]
+            sets += [self._picked(request, row, left.copy(), goes, rest)]
         if len(sets[0]) > 1 or len(sets) > 1:
             loses = {queue: candidates.rule.may_lose(queue, None) for queue in {candidate.queue for candidate in there}}
             cores = (one for one in there if one.pod is None and loses[one.queue])
@@ -310,19 +306,10 @@ class Search:
             return ()
         return movable(dearest_first(candidates), row, self.cycle, self._spoken)
 
-    def _picked(
-        self, request: Request, row: int, lines: Iterable[list[Candidate]], left: list[int]
-    ) -> list[Candidate]:
-        """The first of these that make room on a node for one more pod, without those not needed; none if they do not
-        suffice. All of a line come before the next. `left` changes."""
-        picked = self._pick(request, row, lines, left)
-        return self._needed(request, left, picked, row) if picked else []
-
-    def _pick(
-        self, request: Request, row: int, lines: Iterable[list[Candidate]], left: list[int]
-    ) -> list[Candidate] | None:
-        """The first of these, each judged after those before, that make room on a node for one more pod; `left` grows
-        by what they give. A core takes the place of its surplus."""
+    def _picked(self, request: Request, row: int, left: list[int], *lines: list[Candidate]) -> list[Candidate]:
+        """The first of these, each judged after those before, that make room on a node for one more pod, without those
+        not needed; none if they do not suffice. All of a line come before the next; a core takes the place of its
+        surplus. `left` changes."""
         candidates, picked, is_enough = self.candidates, list[Candidate](), False
         for candidate in chain.from_iterable(map(self._in_turn, lines)):
             surplus = candidate.victim.surplus if candidate.pod is None else {}
@@ -337,7 +324,7 @@ class Search:
                 break
         for candidate in picked:
             candidates.count(candidate, 1)
-        return picked if is_enough else None
+        return self._needed(request, left, picked, row) if is_enough else []
 
     def _needed(self, request: Request, left: list[int], picked: list[Candidate], row: int) -> list[Candidate]:
         """Without those, the dearest first, that would not have been necessary on this node."""
