@@ -331,7 +331,7 @@ def _now(draft):
 def _give_back(draft, thing, admission):
     with draft.trial() as trial:
         trial.keep()
-        draft._both(thing, admission, -1)
+        draft._take(thing, admission, -1)
 
 
 def test_many_alike_fill_node_after_node():

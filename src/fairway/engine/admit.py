@@ -16,7 +16,6 @@ from .explain import explain, may_fit
 from .model import CPU, GPU, Workload
 from .plan import RANK, Cause, Facts, Reason, Verdict, Wait, Why
 from .queueing import is_aged, is_early
-from .quota import Account, Demand
 from .reservations import Window
 
 
@@ -32,7 +31,8 @@ def admit(workload: Workload, cycle: Cycle) -> Attempt:
 
 
 def open_pools(workload: Workload, cycle: Cycle) -> tuple[tuple[str, ...], tuple[Why, ...]]:
-    """The pools in which quota lets it start, first those where it stays within guaranteed; and why not in others."""
+    """The pools in which quota lets it start, first those where the nearest queue with quotas stays within what it is
+    guaranteed, in the pool and in all; and why not in others."""
     pools, opened, borrowed = cycle.fitting(workload, cycle.pools_of(workload)), list[str](), list[str]()
     whys = list[Why]()
     for pool in pools:
@@ -40,20 +40,14 @@ def open_pools(workload: Workload, cycle: Cycle) -> tuple[tuple[str, ...], tuple
         if not accounts:
             opened.append(pool)
             continue
-        asked = cycle.asked(workload, pool)
+        asked, nearest = cycle.asked(workload, pool), [one for one in accounts if one.queue is accounts[0].queue]
         if why := over_limit(accounts, asked) or over_guaranteed(accounts, cycle.fixed(workload, pool)):
             whys.append(why)
-        elif len(pools) == 1 or _is_owed(accounts, asked):
+        elif len(pools) == 1 or all(one.keeps_within(one.guaranteed, asked) for one in nearest):
             opened.append(pool)
         else:
             borrowed.append(pool)
     return (*opened, *borrowed), tuple(whys)
-
-
-def _is_owed(accounts: tuple[Account, ...], asked: Demand) -> bool:
-    """Whether the nearest queue with quotas stays within what it is guaranteed, in the pool and in all."""
-    nearest = [one for one in accounts if one.queue is accounts[0].queue]
-    return all(one.keeps_within(one.guaranteed, asked) for one in nearest)
 
 
 def hold(attempt: Attempt, cycle: Cycle) -> Verdict | None:

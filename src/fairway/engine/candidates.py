@@ -4,20 +4,20 @@ Surplus goes before any core, the queue most above its share first, then lower p
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
 from heapq import heapify, heappop, heappush
-from itertools import chain
+from itertools import chain, product
 from math import inf
 from operator import attrgetter, itemgetter
 
 import numpy as np
 
 from .cycle import Cycle
-from .disruption import Covered, covered
 from .draft import Room
 from .eviction_rules import EvictionRule, Shield, cost, paired, young
-from .model import GPU, Admission, Disruption, NodeShare, PodClass, PodSetPlacement, Running, Workload
+from .labels import selects
+from .model import GPU, Admission, Disruption, NodeShare, PodClass, PodSet, PodSetPlacement, Running, Workload
 from .plan import Cause
 from .pod_affinity import attracts
 from .quota import Demand
@@ -30,6 +30,8 @@ and 2 more for each pod that a PodDisruptionBudget does not allow to go."""
 Price = tuple[float, float, int, float, float]
 """Priority, cost, how many, all of those that are not moved; the cost of those that are; age negated: the smaller goes
 first among offers of a sort."""
+Covered = tuple[tuple[Disruption, int], ...]
+"""PodDisruptionBudgets, and how many of some pods each covers."""
 PodAt = tuple[str, int, int]
 """A pod of an admission: podset, share, place in the share."""
 Turn = tuple[int, float, float, int, int, str]
@@ -121,7 +123,7 @@ class Candidate:
         for budget, pods in self.budgets:
             cycle.disrupted[budget.key] += pods * times
         if self.pod is None:
-            cycle.evict(self.victim.one, self.counted, times)
+            cycle.evicted[self.victim.one.admission.pool] += self.counted.get(GPU, 0) * times
 
 
 class Prices:
@@ -214,9 +216,9 @@ class CandidateSet:
             if any(leans(podset.pod, pod) for podset in those[0].workload.podsets for pod in mine) for one in those
         }
 
-    def stage(self, candidates: Sequence[Candidate]) -> int:
-        """The stage (`Sort`) of candidates not taken yet, all together, whatever the number of pods."""
-        return 2 * (self.excess(candidates) > 0) + any(one.pod is None for one in candidates)
+    def stage(self, candidate: Candidate) -> int:
+        """The stage (`Sort`) of a candidate not taken yet, whatever the number of pods."""
+        return 2 * (self.excess((candidate,)) > 0) + (candidate.pod is None)
 
     def excess(self, candidates: Iterable[Candidate]) -> int:
         """Pods of candidates not taken yet by which their PodDisruptionBudgets would be exceeded."""
@@ -236,7 +238,7 @@ class CandidateSet:
         over = {one for one in ordered if any(disrupted[it.key] > it.allowed for it, _ in one.budgets)}
         return sorted(ordered, key=lambda one: (one in over, one.pod is None, ranks[one.queue]))
 
-    def in_turn(self, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
+    def in_turn(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
         """The same order for a caller that takes each before it asks for the next."""
         if self._has_budgets or len({candidate.queue for candidate in candidates}) > 1:
             yield from self._ranked_in_turn(candidates)
@@ -251,7 +253,7 @@ class CandidateSet:
         asked again later."""
         lines: defaultdict[tuple[int, str], list[Candidate]] = defaultdict(list)
         for candidate in sorted(candidates, key=attrgetter("order"), reverse=True):
-            lines[self.stage((candidate,)), candidate.queue].append(candidate)
+            lines[self.stage(candidate), candidate.queue].append(candidate)
         heap = [(stage, self.rule.rank(queue), line[-1].order, queue) for (stage, queue), line in lines.items()]
         heapify(heap)
         refused = list[tuple[int, tuple[float, ...], Turn, str]]()
@@ -263,7 +265,7 @@ class CandidateSet:
                 heappush(heap, (stage, now, order, queue))
             elif not self.rule.may_lose(queue, None):
                 refused.append((stage, rank, order, queue))
-            elif (later := self.stage(line[-1:])) != stage:
+            elif (later := self.stage(line[-1])) != stage:
                 lines[later, queue].append(line.pop())
                 lines[later, queue].sort(key=attrgetter("order"), reverse=True)
                 heappush(heap, (later, rank, lines[later, queue][-1].order, queue))
@@ -277,12 +279,14 @@ class CandidateSet:
                 if line:
                     heappush(heap, (stage, rank, line[-1].order, queue))
 
-    def largest_last(self, candidates: Iterable[Candidate], asked: Demand) -> Iterator[Candidate]:
+    def largest_last(self, candidates: Iterable[Candidate], workload: Workload) -> Iterator[Candidate]:
         """An order in which queues can lose the most, for a caller that takes each before it asks for the next. A queue
         may lose a workload while it is above its entitlement: so what gives most of what is asked and governed goes
         last, and before it, the larger first, what leaves the queue something to lose."""
         rule, firsts, later = self.rule, set[str](), list[Candidate]()
-        parts = [(name, amount) for name, amount in asked.items() if amount]
+        governed = {name for account in self.cycle.accounts(workload, self.pool) for name in account.resources}
+        asked = self.cycle.asked(workload, self.pool)
+        parts = [(name, amount) for name, amount in asked.items() if amount and name in governed]
         ordered = sorted(candidates, key=attrgetter("order"))
         ordered.sort(key=lambda one: sum(one.counted.get(name, 0) / amount for name, amount in parts), reverse=True)
         for candidate in ordered:
@@ -328,7 +332,7 @@ class CandidateSet:
             self.count(candidate, 1)
         return len(counted) == len(candidates)
 
-    def priced(self, candidates: list[Candidate], moved: set[str]) -> Offer:
+    def priced(self, candidates: list[Candidate], moved: Collection[str]) -> Offer:
         """The offer of some candidates. Surplus alone has no cost: no workload starts again; one that is moved does not
         count as taken."""
         stage = 2 * self.excess(candidates) + any(one.pod is None for one in candidates)
@@ -358,6 +362,15 @@ class CandidateSets(dict[tuple[object, ...], CandidateSet]):
         if key not in self or not set(rule.queues()).issubset(self[key].reached):
             self[key] = CandidateSet(rule, pool, cycle)
         return self[key]
+
+
+def covered(budgets: tuple[Disruption, ...], podsets: tuple[PodSet, ...], admission: Admission) -> Covered:
+    """The budgets that cover pods of an admission. Whether one would be exceeded is asked of the cycle."""
+    counts, found = counts_of(podsets, admission) if budgets else (), Counter[Disruption]()
+    for budget, (podset, count) in product(budgets, zip(podsets, counts)):
+        if podset.pod.namespace == budget.key.partition("/")[0] and selects(budget.selector, dict(podset.pod.labels)):
+            found[budget] += count
+    return tuple((budget, count) for budget, count in found.items() if count)
 
 
 def pods_of(placement: PodSetPlacement) -> Iterator[tuple[PodAt, NodeShare]]:

@@ -16,7 +16,7 @@ import numpy as np
 from .draft import Draft
 from .explain import could_hold, may_fit
 from .memo import Memo
-from .model import GPU, Admission, Pool, Running, Workload
+from .model import Admission, Pool, Running, Workload
 from .place import Ask, Placements, place
 from .plan import RANK, Admit, Keep, Reason, Verdict, Wait, Why
 from .policy import Policy
@@ -58,7 +58,7 @@ class Cycle:
         self.verdicts: dict[str, Verdict] = {}
         self.again_at: float | None = None
         self.holds = {pool.name: policy.holds(pool) for pool in snapshot.pools}
-        self.evicted: Counter[str] = Counter()  # milli-GPU by pool, in this cycle
+        self.evicted: Counter[str] = Counter()  # milli-GPU evicted or moved by pool, in this cycle
         self.disrupted: Counter[str] = Counter()  # pods of victims by PodDisruptionBudget, in this cycle
         self.hopeless: set[int] = set()  # podsets of victims for which there is no place elsewhere
         self.paired: set[str] = set()  # workloads for which another was evicted that is not taken for them again
@@ -67,8 +67,7 @@ class Cycle:
         self.told: dict[tuple[object, ...], Why] = {}  # why workloads do not fit, by what they ask for
         self.short: dict[str, Keep] = {}  # elastic workloads that grow no further
         self.tries = MOST_HOLD_TRIES
-        self._plain: dict[str, bool] = {}
-        self._lowest: dict[str, float] = {}
+        self._plain = {name for name, branch in self.tree.branches.items() if branch.is_plain}
         self._least: dict[int, tuple[int, ...]] = {}
         self._masks: dict[tuple[str, ...], Mask | None] = {(): None}
         self._shunned: dict[tuple[object, ...], bool] = {}
@@ -90,9 +89,8 @@ class Cycle:
             for one in self.snapshot.pending:
                 self.wake(one.submitted + self.tree.inherited(one.queue, "max_wait", inf))
 
-    def say(self, verdict: Verdict) -> Verdict:
+    def say(self, verdict: Verdict) -> None:
         self.verdicts[verdict.workload] = verdict
-        return verdict
 
     def least(self, workload: Workload) -> tuple[int, ...]:
         """How many pods of each podset it starts with at least."""
@@ -127,11 +125,10 @@ class Cycle:
         running = self.draft.running
         return [running[one.key] for one in self.ran[queue] if one.key in running]
 
-    def lowest(self, queue: str) -> float:
-        """The lowest priority among the workloads of a queue that ran at the start."""
-        if queue not in self._lowest:
-            self._lowest[queue] = min((one.priority for one in self.ran.get(queue, ())), default=inf)
-        return self._lowest[queue]
+    @cached_property
+    def lowest(self) -> dict[str, int]:
+        """The lowest priority among the workloads that ran at the start, by queue."""
+        return {queue: min(one.priority for one in those) for queue, those in self.ran.items()}
 
     def admission(self, workload: Workload) -> Admission:
         """What it holds: it runs or was started."""
@@ -173,14 +170,7 @@ class Cycle:
             return False
         if workload.gates or any(podset.pod.unready for podset in workload.podsets):
             return False
-        if workload.queue not in self._plain:
-            branch = self.tree.branches.get(workload.queue)
-            self._plain[workload.queue] = branch is not None and branch.is_plain
-        return self._plain[workload.queue]
-
-    def is_endless(self, workload: Workload) -> bool:
-        """Neither a limit nor its queues will stop it."""
-        return self.tree.time_limit(workload) is None and workload.queue not in self.tree.drained
+        return workload.queue in self._plain
 
     def pools_of(self, workload: Workload) -> tuple[str, ...]:
         return self.tree.pools_of(workload.queue, workload.pools)
@@ -219,10 +209,6 @@ class Cycle:
         for one in sorted(entries, key=lambda one: one.time):
             level, then = max(0.0, level - drain * (one.time - then)) + one.value, one.time
         return max(0.0, level - drain * (self.now - then)) + self.evicted[pool.name]
-
-    def evict(self, one: Running, amounts: Demand, times: int) -> None:
-        """Count what is evicted or moved against the pool's bucket."""
-        self.evicted[one.admission.pool] += amounts.get(GPU, 0) * times
 
     def accounts(self, workload: Workload, pool: str) -> tuple[Account, ...]:
         return self.tree.ledgers(workload.queue, pool)

@@ -18,7 +18,7 @@ from operator import attrgetter
 import numpy as np
 
 from .feasibility import has_groups
-from .memo import Memo
+from .memo import Key, Memo, Value
 from .model import Admission, PodClass, PodSet, PodSetPlacement, Running, Workload
 from .pod_affinity import is_friend, is_stray, keys_apart, meets
 from .policy import FAIRWAY, Policy
@@ -77,9 +77,8 @@ class Draft:
 
     def start(self, workload: Workload, admission: Admission) -> None:
         """It holds its places from now on."""
-        self.started[workload.key] = workload, admission
-        self._both(workload, admission, 1)
-        self.note(lambda: self.started.pop(workload.key))
+        self._take(workload, admission, 1)
+        self.put(self.started, workload.key, (workload, admission))
 
     def start_placed(self, workloads: list[Workload], admissions: list[Admission]) -> None:
         """Workloads of one pod are started; their places are charged already."""
@@ -94,22 +93,20 @@ class Draft:
         """It is told to go: its room is free later; the place it moves to is taken at once."""
         one = self.running[key]
         self._exit(key, one.admission)
-        self._only_later(one.workload, one.admission, -1)
+        self._take(one.workload, one.admission, -1, now=False)
         if moves_to:
-            self._both(one.workload, moves_to, 1)
-        self._hold(key, replace(one, is_leaving=True, moves_to=moves_to))
+            self._take(one.workload, moves_to, 1)
+        self.put(self.running, key, replace(one, is_leaving=True, moves_to=moves_to))
 
     def freeze(self, key: str, *, on_disk: bool = False) -> bool:
         """One that was told to go is paused instead: its memory stays held, unless it is paused on disk. False, and
         nothing changes, where what is to start needs what stays held, or its queue is over a limit with it."""
         ahead, one = self.ahead(), replace(self.running[key], is_pausing=True, is_saving=on_disk)
-        held, places = _kept(one)
-        if not all(ahead.has_room(row, amounts) for row, amounts in self.holdings(held, places).items()):
+        has_room = all(ahead.has_room(row, amounts) for row, amounts in self.holdings(*_kept(one)).items())
+        if not has_room or not (on_disk or self._count_kept(one)):
             return False
-        if not on_disk and not self._count_kept(one):
-            return False
-        self._keep(ahead, held, places, 1)
-        self._hold(key, one)
+        self._keep(ahead, one)
+        self.put(self.running, key, one)
         return True
 
     def _count_kept(self, one: Running) -> bool:
@@ -123,57 +120,54 @@ class Draft:
         self.note(lambda: tree.keep(queue, pool, -memory))
         return True
 
-    def _keep(self, view: "Draft", held: tuple[PodSet, ...], admission: Admission, times: int) -> None:
-        view.charge(held, admission, times)
-        self.note(lambda: self._keep(view, held, admission, -times))
+    def _keep(self, view: "Draft", one: Running) -> None:
+        view.charge(*_kept(one), 1)
+        self.note(lambda: view.charge(*_kept(one), -1))
 
     def move(self, key: str, admission: Admission) -> None:
         """It has been told to go, and finds a place elsewhere."""
         one = self.running[key]
-        self._both(one.workload, admission, 1)
-        self._hold(key, replace(one, moves_to=admission))
+        self._take(one.workload, admission, 1)
+        self.put(self.running, key, replace(one, moves_to=admission))
 
     def remain(self, key: str) -> None:
         """It need not go after all."""
         one = self.running[key]
-        self._only_later(one.workload, one.admission, 1)
+        self._take(one.workload, one.admission, 1, now=False)
         if one.moves_to:
-            self._both(one.workload, one.moves_to, -1)
-        self._hold(key, replace(one, is_leaving=False, moves_to=None))
+            self._take(one.workload, one.moves_to, -1)
+        self.put(self.running, key, replace(one, is_leaving=False, moves_to=None))
 
     def vanish(self, key: str) -> None:
         """It is gone, and its room is free; one that was leaving for another place is there now."""
         if key in self.started:
-            workload, admission = self.started.pop(key)
-            self._both(workload, admission, -1)
-            self.note(lambda: self.started.update({key: (workload, admission)}))
+            self._take(*self.started[key], -1)
+            self.put(self.started, key, None)
             return
         one = self.running[key]
         if one.is_leaving:  # given back ahead already
-            self._only_later(one.workload, one.admission, 1)
-        self._both(one.workload, one.admission, -1)
+            self._take(one.workload, one.admission, 1, now=False)
+        self._take(one.workload, one.admission, -1)
         if one.is_pausing:  # `later` holds its memory already
-            self._keep(self, *_kept(one), 1)
+            self._keep(self, one)
         there = one.moves_to
-        self._hold(key, replace(one, admission=there, moves_to=None, is_leaving=False) if there else None)
+        self.put(self.running, key, replace(one, admission=there, moves_to=None, is_leaving=False) if there else None)
 
     def resize(self, key: str, admission: Admission) -> None:
         """It runs on with other counts; pods that go hold their room until gone, pods that come take theirs at once.
         What was told to shrink in this draft may be told to shrink less."""
         workload, before = self.holder(key)
         is_shrinking = key in self.shrunk or (_pods(admission) < _pods(before) and key in self.running)
-        charge = self._only_later if is_shrinking else self._both
         if is_shrinking:
             self._exit(key, before)
             whole = self.shrunk.get(key, before)
-            self._shrink(key, whole if _pods(admission) < _pods(whole) else None)
-        charge(workload, before, -1)
-        charge(workload, admission, 1)
+            self.put(self.shrunk, key, whole if _pods(admission) < _pods(whole) else None)
+        self._take(workload, before, -1, now=not is_shrinking)
+        self._take(workload, admission, 1, now=not is_shrinking)
         if key in self.running:
-            self._hold(key, replace(self.running[key], admission=admission))
+            self.put(self.running, key, replace(self.running[key], admission=admission))
         else:
-            self.started[key] = workload, admission
-            self.note(lambda: self.started.update({key: (workload, before)}))
+            self.put(self.started, key, (workload, admission))
 
     @contextmanager
     def trial(self) -> Iterator[Trial]:
@@ -198,24 +192,21 @@ class Draft:
         if self._depth:
             self._undo.append(undo)
 
-    def _both(self, workload: Workload, admission: Admission, times: int) -> None:
-        self.charge(workload.podsets, admission, times)
-        self.tree.charge(workload, admission.pool, counts_of(workload.podsets, admission), times)
-        if self.later:
-            self.later.charge(workload.podsets, admission, times)
-        self.note(lambda: self._both(workload, admission, -times))
+    def put(self, kept: dict[Key, Value], key: Key, value: Value | None) -> None:
+        """Keep a value by its key; None: no more."""
+        before = kept.pop(key, None) if value is None else kept.get(key)
+        if value is not None:
+            kept[key] = value
+        self.note(lambda: self.put(kept, key, before))
 
-    def _only_later(self, workload: Workload, admission: Admission, times: int) -> None:
-        self.ahead().charge(workload.podsets, admission, times)
+    def _take(self, workload: Workload, admission: Admission, times: int, *, now: bool = True) -> None:
+        """It takes its places, or gives them back (`times` -1), once all that leaves is gone and, if so, `now`."""
+        if now:
+            self.charge(workload.podsets, admission, times)
+        if view := self.later if now else self.ahead():
+            view.charge(workload.podsets, admission, times)
         self.tree.charge(workload, admission.pool, counts_of(workload.podsets, admission), times)
-        self.note(lambda: self._only_later(workload, admission, -times))
-
-    def _shrink(self, key: str, whole: Admission | None) -> None:
-        """It has lost some of its pods, or got back all of them (None)."""
-        before = self.shrunk.pop(key, None)
-        if whole:
-            self.shrunk[key] = whole
-        self.note(lambda: self._shrink(key, before))
+        self.note(lambda: self._take(workload, admission, -times, now=now))
 
     def _exit(self, key: str, admission: Admission) -> None:
         """Note that it leaves these nodes, or some of them."""
@@ -271,14 +262,6 @@ class Draft:
     def _remains(self, key: str) -> bool:
         """It was to leave, and was spared."""
         return key in self.running and not self.running[key].is_leaving and key not in self.shrunk
-
-    def _hold(self, key: str, then: Running | None) -> None:
-        before = self.running.get(key)
-        if then:
-            self.running[key] = then
-        else:
-            del self.running[key]
-        self.note(lambda: self._hold(key, before))
 
     def ahead(self) -> "Draft":
         """The room once all that leaves is gone."""
@@ -337,14 +320,6 @@ class Draft:
     def holder(self, key: str) -> tuple[Workload, Admission]:
         """A workload that runs or starts, and what it holds."""
         return self.started.get(key) or (self.running[key].workload, self.running[key].admission)
-
-    def demand(self, podsets: tuple[PodSet, ...], counts: tuple[int, ...], pool: str) -> Columns:
-        """int64[resource]: what so many pods of each podset take in all."""
-        memory = self._memory.get(pool, 0)
-        total = np.zeros(len(self.snapshot.resources), np.int64)
-        for podset, count in zip(podsets, counts):
-            total += self._takes(podset.pod, memory)[0] * count
-        return total
 
     def cover(self, row: int, left: Columns) -> None:
         """Leave no more than that of a node in sight, now and later; a trial undoes it."""
@@ -429,13 +404,10 @@ class Draft:
 
 
 def _kept(one: Running) -> tuple[tuple[PodSet, ...], Admission]:
-    """What a workload that is paused goes on holding, and where."""
-    return frozen(one.workload.podsets, on_disk=one.is_saving), _without_devices(one.admission)
-
-
-def _without_devices(admission: Admission) -> Admission:
-    shares = ((one.name, tuple(replace(share, devices=()) for share in one.nodes)) for one in admission.podsets)
-    return Admission(admission.pool, tuple(PodSetPlacement(name, nodes) for name, nodes in shares))
+    """What a workload that is paused goes on holding, and where; no devices."""
+    shares = ((each.name, tuple(replace(share, devices=()) for share in each.nodes)) for each in one.admission.podsets)
+    admission = Admission(one.admission.pool, tuple(PodSetPlacement(name, nodes) for name, nodes in shares))
+    return frozen(one.workload.podsets, on_disk=one.is_saving), admission
 
 
 def _pods(admission: Admission) -> int:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from heapq import heappop, heappush
 from operator import attrgetter, itemgetter
 
-from .candidates import Candidate, CandidateSet, CandidateSets
+from .candidates import CandidateSet, CandidateSets
 from .cycle import Cycle
 from .eligibility import over_budget, over_limit, refusal
 from .eviction_rules import EvictionRule, rules_for
@@ -31,11 +31,9 @@ Stuck = set[tuple[str, int]]
 """Workloads by key, and which podset of theirs."""
 
 
-def extend(workload: Workload, placed: Placements, cycle: Cycle) -> None:
-    """It has these pods more, and that is said."""
-    key, stands = workload.key, cycle.admission(workload)
-    admission = joined(workload, stands, placed)
-    cycle.draft.resize(key, admission)
+def _say(workload: Workload, stands: Admission, placed: Placements, cycle: Cycle) -> None:
+    """Record that it got these pods beside those that it had."""
+    key, admission = workload.key, cycle.admission(workload)
     cycle.timeline.stay(workload, Admission(admission.pool, placed))
     said = cycle.verdicts.get(key)
     if isinstance(said, Admit):
@@ -46,13 +44,20 @@ def extend(workload: Workload, placed: Placements, cycle: Cycle) -> None:
     cycle.say(Resize(key, before, tuple(zip(names, counts_of(workload.podsets, admission))), admission))
 
 
-def idle(workload: Workload, counts: tuple[int, ...], cycle: Cycle) -> Placements | None:
-    """Places for so many pods more, beside those it has, in idle room."""
+def complete(workload: Workload, counts: tuple[int, ...], cycle: Cycle) -> bool:
+    """Whether it got so many pods more beside those it has, within its limits, in idle room."""
     stands = cycle.admission(workload)
-    if not cycle.timeline.has_quota(workload, stands.pool, cycle.tree.amounts(workload.podsets, counts, stands.pool)):
-        return None
+    asked = cycle.tree.amounts(workload.podsets, counts, stands.pool)
+    if over_limit(cycle.accounts(workload, stands.pool), asked):
+        return False
+    if not cycle.timeline.has_quota(workload, stands.pool, asked):
+        return False
     with cycle.timeline.kept(workload):
-        return place(cycle.draft, cycle.ask(workload, counts, stands), stands.pool)
+        placed = place(cycle.draft, cycle.ask(workload, counts, stands), stands.pool)
+    if placed:
+        cycle.draft.resize(workload.key, joined(workload, stands, placed))
+        _say(workload, stands, placed, cycle)
+    return placed is not None
 
 
 class Surplus:
@@ -66,8 +71,8 @@ class Surplus:
         self._pods: dict[tuple[int, int], tuple[PodSet, ...]] = {}
         self.changed: dict[str, str] = {}
 
-    def give(self, workload: Workload, counts: tuple[int, ...]) -> Placements | None:
-        """A place for one more pod of a workload that runs, where others lose one."""
+    def give(self, workload: Workload, counts: tuple[int, ...]) -> bool:
+        """Whether a workload that runs got one more pod, where others lose one."""
         cycle, pool, one = self._cycle, self._cycle.admission(workload).pool, self._alone(workload, counts)
         for rule in rules_for(one, pool, cycle) if workload.key in cycle.draft.running and self._tries else ():
             is_right = rule.cause in (Cause.RECLAIMED, Cause.PREEMPTED) and not rule.is_mixed
@@ -75,10 +80,9 @@ class Surplus:
             if candidates and (candidates.all or workload.key in self.changed.values()):
                 self._tries -= 1
                 others = [key for key, taker in self.changed.items() if taker != workload.key]  # of this plan
-                search = Search(candidates, one, others)
-                if (placed := self._take(search, workload, counts)) is not None:
-                    return placed
-        return None
+                if self._take(Search(candidates, one, others), workload, counts):
+                    return True
+        return False
 
     def _alone(self, workload: Workload, counts: tuple[int, ...]) -> Workload:
         """The workload as if it were the one pod."""
@@ -94,8 +98,9 @@ class Surplus:
         rule = replace(rule, equivalence=equivalence, touches=touches, shield=lambda _: ("", None), keeps_first=True)
         return self._cycle.memo.of(CandidateSets).of(rule, pool, self._cycle)
 
-    def _take(self, search: Search, workload: Workload, counts: tuple[int, ...]) -> Placements | None:
-        """A place in what is taken or was given before, if that and what is idle is all it needs."""
+    def _take(self, search: Search, workload: Workload, counts: tuple[int, ...]) -> bool:
+        """Whether it has a place in what is taken or was given before, if that and what is idle is all it needs. What
+        was taken for a limit and is not needed beside that place is given back, the dearest first."""
         cycle, draft, stands = self._cycle, self._cycle.draft, self._cycle.admission(workload)
         with draft.trial() as trial:
             placed = None
@@ -103,36 +108,23 @@ class Surplus:
                 with cycle.timeline.kept(workload):  # of what is taken, too, and undone without giving that back
                     placed = place(draft.ahead(), cycle.ask(workload, counts, stands), stands.pool)
             if placed and self._is_fair(search, workload, placed):
-                self._spare(search, workload, placed)
+                for candidate in reversed(search.candidates.in_order(search.taken)):
+                    if has_room_beside(search, candidate) and spares(search, candidate, stays=True):
+                        search.taken.remove(candidate)
                 trial.keep()
                 record_victims(search)
                 self.changed |= dict.fromkeys((candidate.key for candidate in search.taken), workload.key)
-                return placed
+                _say(workload, stands, placed, cycle)
+                return True
         search.forget()
-        return None
-
-    def _spare(self, search: Search, workload: Workload, placed: Placements) -> None:
-        """Give back, the dearest first, what was taken for a limit and is not needed beside what its place needs."""
-        cycle, draft, spared = self._cycle, self._cycle.draft, list[Candidate]()
-        with draft.trial():
-            draft.resize(workload.key, joined(workload, cycle.admission(workload), placed))
-            for candidate in reversed(search.candidates.in_order(search.taken)):
-                if has_room_beside(search, candidate) and spares(search, candidate, stays=True):
-                    spared.append(candidate)
-            for candidate in reversed(spared):
-                candidate.take(cycle)
-        for candidate in spared:
-            candidate.give_back(cycle)
-            search.taken.remove(candidate)
+        return False
 
     def _is_fair(self, search: Search, workload: Workload, placed: Placements) -> bool:
-        """Whether it waits only for workloads that shrink for it, now or before."""
+        """Whether, with these pods, it waits only for workloads that shrink for it, now or before."""
         draft, stands = self._cycle.draft, self._cycle.admission(workload)
         givers = {one.key for one in search.taken} | {key for key, it in self.changed.items() if it == workload.key}
-        with draft.trial():
-            draft.resize(workload.key, joined(workload, stands, placed))
-            waits = draft.waits_for(workload.podsets, Admission(stands.pool, placed))
-            return is_fair(search) and givers.issuperset(waits)
+        draft.resize(workload.key, joined(workload, stands, placed))
+        return is_fair(search) and givers.issuperset(draft.waits_for(workload.podsets, Admission(stands.pool, placed)))
 
 
 def joined(workload: Workload, stands: Admission, more: Placements) -> Admission:
@@ -203,8 +195,7 @@ def grow(cycle: Cycle) -> None:
     for workload in Order(draft, lines, lambda one: _wish(one, stuck, cycle), is_steady=False).in_order(grown):
         grown.discard(workload.key)
         more = next_pod(workload, stuck, cycle)
-        if workload.key not in draft.shrunk and (placed := _placed(workload, more, surplus, cycle)):
-            extend(workload, placed, cycle)
+        if workload.key not in draft.shrunk and _gets(workload, more, surplus, cycle):
             surplus.changed.setdefault(workload.key, "")
             grown.add(workload.key)
     for key, at in sorted(stuck)[:MOST_TOLD] if cycle.policy.tells_why else ():
@@ -223,13 +214,11 @@ def _shortage(workload: Workload, at: int, cycle: Cycle) -> Why:
     return (Reason.HELD_FOR, Facts(pool=pool)) if is_kept else explain(cycle.draft, ask, (pool,))
 
 
-def _placed(workload: Workload, more: tuple[int, ...], surplus: Surplus, cycle: Cycle) -> Placements | None:
-    """A place for a pod more in idle room, else where others lose one, if its queues can pay for it."""
+def _gets(workload: Workload, more: tuple[int, ...], surplus: Surplus, cycle: Cycle) -> bool:
+    """Whether it got a pod more in idle room, else where others lose one, if its queues can pay for it."""
     if over_budget(workload, more, cycle):
-        return None
-    pool = cycle.admission(workload).pool
-    is_within = over_limit(cycle.accounts(workload, pool), cycle.tree.amounts(workload.podsets, more, pool)) is None
-    return (idle(workload, more, cycle) if is_within else None) or surplus.give(workload, more)
+        return False
+    return complete(workload, more, cycle) or surplus.give(workload, more)
 
 
 def _wish(workload: Workload, stuck: Stuck, cycle: Cycle) -> tuple[str, Demand]:

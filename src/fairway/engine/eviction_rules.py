@@ -71,7 +71,7 @@ def rules_for(workload: Workload, pool: str, cycle: Cycle) -> list[EvictionRule]
         return found
     if workload.preemptible and cycle.consolidates(workload.queue):
         found.append(_move(cycle))
-    preempt = [_preempt(workload, pool, cycle)] if cycle.lowest(workload.queue) < workload.priority else []
+    preempt = [_preempt(workload, pool, cycle)] if cycle.lowest.get(workload.queue, inf) < workload.priority else []
     if not cycle.accounts(workload, pool):
         return [*found, *preempt]
     is_entitled = over_share(workload, pool, cycle) is None
@@ -255,11 +255,7 @@ def governs(branch: Branch, pool: str, asked: Demand) -> bool:
 
 def saturation(accounts: list[Account]) -> float:
     """The largest allocated ÷ share; infinite where something is held without a share."""
-    most = 0.0
-    for one in accounts:
-        for resource in one.resources:
-            most = max(most, ratio(one, resource))
-    return most
+    return max([ratio(one, resource) for one in accounts for resource in one.resources], default=0.0)
 
 
 def ratio(account: Account, resource: str) -> float:

@@ -6,7 +6,7 @@ domain of the required level has. Fragmented: the free sum would do, no set of n
 the one tells that comes closest. What would change it is not guessed: `would_fit` is tried before it is told.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -33,24 +33,20 @@ Sized = tuple[str, Shape, int]
 
 class Explained:
     """Kept with the nodes: `emptied`, these nodes with nothing on them; `fitting`, by what is asked, whether they hold
-    it; `reasons`, why not now, where figures are not read."""
+    it."""
 
     def __init__(self) -> None:
         self.emptied: tuple[object, Draft] | None = None
         self.fitting: dict[object, tuple[object, bool]] = {}
-        self.reasons: dict[object, tuple[object, Why]] = {}
 
 
 def explain(draft: Draft, ask: Ask, pools: Sequence[str]) -> Why:
-    """Reason and facts of the pool that comes closest, the first of equals. Where figures are not read it is the same
-    as long as the nodes stay."""
+    """Reason and facts of the pool that comes closest: of pools for the same reason one with nodes that its pods may
+    use, the first of equals."""
     if ask.workload.paused is not None:
         return _in_place(draft, ask.workload, ask.workload.paused)
-    if draft.policy.tells_why:
-        return _closest(draft, ask, pools)
-    known, workload = _emptied(draft).snapshot.memo.of(Explained).reasons, ask.workload
-    key = id(workload.podsets), workload.topology, workload.excluded_nodes, ask.counts, ask.strategy, tuple(pools)
-    return (known.get(key) or remember(known, key, (workload.podsets, _closest(draft, ask, pools))))[1]
+    told = [_in_pool(draft, ask, pool) for pool in pools] or [(Reason.NEVER_FITS, Facts(detail="no pool"))]
+    return max(told, key=lambda one: (RANK[one[0]], one[1].most_free is not None))
 
 
 def _in_place(draft: Draft, workload: Workload, there: Admission) -> Why:
@@ -64,7 +60,8 @@ def _in_place(draft: Draft, workload: Workload, there: Admission) -> Why:
     devices = _devices(there) if resource == GPU else set()
     blocking = tuple(sorted(key for key, one in draft.running.items() if _holds(one, there, resource, devices)))
     missing = max(0, (needed := asked.get(resource, 0)) - free[resource]) or None
-    detail = " and ".join(f"GPU {', '.join(map(str, own))}{on}" for on, own in _by_node(devices))
+    nodes = {node: [str(index) for name, index in sorted(devices) if name == node] for node, _ in sorted(devices)}
+    detail = " and ".join(f"GPU {', '.join(own)}" + f" on {name}" * (len(nodes) > 1) for name, own in nodes.items())
     return Reason.NO_ROOM, Facts(resource, needed, missing=missing, pool=there.pool, blocking=blocking, detail=detail)
 
 
@@ -77,23 +74,10 @@ def _holds(one: Running, there: Admission, resource: str, devices: set[tuple[str
     return held > 0 and not there.nodes.isdisjoint(one.admission.nodes)
 
 
-def _by_node(devices: set[tuple[str, int]]) -> Iterator[tuple[str, list[int]]]:
-    """` on n1` and the indices of the devices there, node by node; "" where there is one node."""
-    nodes = sorted({node for node, _ in devices})
-    for name in nodes:
-        yield f" on {name}" if len(nodes) > 1 else "", sorted(index for node, index in devices if node == name)
-
-
 def _devices(admission: Admission) -> set[tuple[str, int]]:
     """Node and index of each device that it has."""
     shares = (share for placement in admission.podsets for share in placement.nodes)
     return {(share.node, index) for share in shares for pod in share.devices for index in pod}
-
-
-def _closest(draft: Draft, ask: Ask, pools: Sequence[str]) -> Why:
-    """Of pools for the same reason, one with nodes that its pods may use."""
-    told = [_in_pool(draft, ask, pool) for pool in pools] or [(Reason.NEVER_FITS, Facts(detail="no pool"))]
-    return max(told, key=lambda one: (RANK[one[0]], one[1].most_free is not None))
 
 
 def could_hold(draft: Draft, ask: Ask, pools: Sequence[str]) -> bool:
@@ -107,7 +91,12 @@ def may_fit(draft: Draft, ask: Ask, pool: str) -> bool:
     """Whether the nodes of a pool would have a place for it if nothing ran, or that hangs on what runs."""
     if ask.workload.paused or any(follows(shape.pod) for _, shape, _ in _parts(draft, ask, pool)):
         return True
-    return _fits_empty(_emptied(draft), ask._replace(allowed=None, beside=None), pool)
+    empty, podsets = _emptied(draft), ask.workload.podsets
+    known = empty.snapshot.memo.of(Explained).fitting
+    key = id(podsets), ask.workload.topology, ask.counts, ask.strategy, pool
+    if key not in known:  # podsets are told by identity, which the value kept keeps as it is
+        remember(known, key, (podsets, place(empty, ask._replace(allowed=None, beside=None), pool) is not None))
+    return known[key][1]
 
 
 def _in_pool(draft: Draft, ask: Ask, pool: str) -> Why:
@@ -167,13 +156,6 @@ def _recovered(node: Node) -> Node:
     return node if taints == node.taints else replace(node, taints=taints)
 
 
-def _fits_empty(empty: Draft, ask: Ask, pool: str) -> bool:
-    """Whether there is a place on empty nodes; podsets are told by identity, which the value kept keeps as it is."""
-    known, podsets = empty.snapshot.memo.of(Explained).fitting, ask.workload.podsets
-    key = id(podsets), ask.workload.topology, ask.counts, ask.strategy, pool
-    return (known.get(key) or remember(known, key, (podsets, place(empty, ask, pool) is not None)))[1]
-
-
 def _grows(empty: Draft, ask: Ask, pool: str) -> bool:
     """Whether each podset would fit if the pool had all the nodes of its shape that it may have."""
     snapshot, row = empty.snapshot, pool_row(empty.snapshot, pool)
@@ -218,7 +200,8 @@ def _facts(draft: Draft, ask: Ask, pool: str) -> Facts:
     lacking = np.where(asked > 0, short / np.maximum(asked, 1), -np.inf)
     lacking -= np.array([name == PODS for name in snapshot.resources]) * NEARLY
     column = len(lacking) - 1 - int(np.argmax(lacking[::-1]))  # of equals the accelerator
-    level = _level(ask)
+    topologies = ask.workload.topology, *(podset.topology for podset in ask.workload.podsets)
+    level = next((one.required for one in topologies if one.required), "")
     most, domain = _most_free(draft, pool, level, free[column]) if open_nodes.any() else (None, "")
     return Facts(
         resource=snapshot.resources[column], needed=int(asked[column]), most_free=most,
@@ -234,12 +217,6 @@ def _open(draft: Draft, shape: Shape) -> Mask:
     mask = cache_of(draft).mask(shape)
     serving = mask & (cache_of(_emptied(draft)).room(shape) > 0)
     return next((one for one in (serving, mask) if one.any()), open_nodes(draft.snapshot, shape.pod, shape.pool))
-
-
-def _level(ask: Ask) -> str:
-    """The level that is required, the workload's own first."""
-    topologies = (ask.workload.topology, *(one.topology for one in ask.workload.podsets))
-    return next((one.required for one in topologies if one.required), "")
 
 
 def _most_free(draft: Draft, pool: str, level: str, free: Counts) -> tuple[int, str]:

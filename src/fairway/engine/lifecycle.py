@@ -8,8 +8,7 @@ from collections import defaultdict
 from operator import attrgetter, sub
 
 from .cycle import Cycle
-from .elastic import extend, idle
-from .eligibility import over_limit
+from .elastic import complete
 from .eviction_rules import can_pause
 from .labels import repels
 from .model import Running
@@ -26,7 +25,8 @@ def release(cycle: Cycle) -> None:
     usable = cycle.snapshot.memo.of(UsableNodes, cycle.snapshot)
     for one in cycle.snapshot.running:
         is_sound = one.workload.is_active and not one.lost and usable.issuperset(one.admission.nodes)
-        if one.is_leaving or (is_sound and cycle.is_endless(one.workload)):
+        is_endless = cycle.tree.time_limit(one.workload) is None and one.workload.queue not in cycle.tree.drained
+        if one.is_leaving or (is_sound and is_endless):
             continue  # most are so
         if (verdict := _stop(one, cycle)) is not None:
             cycle.say(verdict)
@@ -116,7 +116,7 @@ def replace_lost(cycle: Cycle) -> None:
         _count_lost(one, 1, cycle)
     for one in short:
         _count_lost(one, -1, cycle)
-        if not _complete(one, cycle) and not _give_up(one, cycle):
+        if not complete(one.workload, _absent(one, cycle), cycle) and not _give_up(one, cycle):
             _count_lost(one, 1, cycle)
 
 
@@ -134,17 +134,6 @@ def _count_lost(one: Running, times: int, cycle: Cycle) -> None:
 def _absent(one: Running, cycle: Cycle) -> tuple[int, ...]:
     """How many pods of each podset it lost."""
     return tuple(map(sub, cycle.whole(one), cycle.counts(one.workload)))
-
-
-def _complete(one: Running, cycle: Cycle) -> bool:
-    """Whether all that it lost comes back."""
-    workload, pool = one.workload, one.admission.pool
-    lost = _absent(one, cycle)
-    asked = cycle.tree.amounts(workload.podsets, lost, pool)
-    placed = None if over_limit(cycle.accounts(workload, pool), asked) else idle(workload, lost, cycle)
-    if placed:
-        extend(workload, placed, cycle)
-    return placed is not None
 
 
 def _give_up(one: Running, cycle: Cycle) -> bool:

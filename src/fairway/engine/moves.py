@@ -5,6 +5,7 @@ be moved. That is asked of many and must be cheap: nothing is written, and what 
 what the victim itself holds on other nodes. Whether a victim does move is known when all is placed.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 
 import numpy as np
@@ -14,22 +15,21 @@ from .eligibility import over_limit
 from .feasibility import pool_row
 from .model import Admission, Running
 from .place import place
-from .resources import counts_of
 from .snapshot import Mask
 
 Needs = list[tuple[int, int]]
 """Resource column and amount."""
-Spoken = dict[str, list[int]]
-"""By pool: amounts by resource column."""
+Spoken = Counter[tuple[str, int]]
+"""Amounts by pool and resource column."""
 
 
 class Idle:
-    """What is known of idle room until something is written: `sums` by pool, of each resource; `places` of workloads
-    that are alike, with what they need there."""
+    """What is known of idle room until something is written: `sums` by pool, of each resource column; `places` of
+    workloads that are alike, with what they need there."""
 
     def __init__(self) -> None:
         self.written = -1
-        self.sums = Spoken()
+        self.sums = dict[str, list[int]]()
         self.places = dict[tuple[object, ...], tuple[Admission, Needs] | None]()
 
 
@@ -41,38 +41,34 @@ def find_new_place(one: Running, cycle: Cycle, *, is_whole: bool = False) -> Adm
         return _search(one, cycle, is_whole=is_whole)
 
 
-def movable(victims: Iterable[Running], row: int, cycle: Cycle, spoken: Spoken) -> set[str]:
-    """Keys of the workloads that would find a place in the room that is idle now, off this node; in sum no more than
-    there is room for beside what is spoken for."""
-    found, left, idle = set[str](), Spoken(), _idle(cycle)
+def movable(victims: Iterable[Running], row: int, cycle: Cycle, spoken: Spoken) -> dict[str, tuple[str, Needs]]:
+    """By key, the workloads that would find a place in the room that is idle now, off this node, in which pool and what
+    they need there; in sum no more than there is room for beside what is spoken for."""
+    found, used, free = dict[str, tuple[str, Needs]](), Spoken(), cycle.draft.free
     for one in victims:
-        if (known := _idle_place(one, row, cycle, idle)) is None:
+        if (known := _idle_place(one, row, cycle)) is None:
             continue
         pool, needs = known[0].pool, known[1]
-        if pool not in left:
-            left[pool] = _idle_sum(pool, row, cycle, spoken)
-        rest = left[pool]
-        if all(rest[column] >= amount for column, amount in needs):
-            found.add(one.workload.key)
-            for column, amount in needs:
-                rest[column] -= amount
+        rest = [(column, amount + spoken[pool, column] + used[pool, column]) for column, amount in needs]
+        sums = _idle_sums(pool, cycle)
+        if all(sums[column] - max(free[column, row], 0) >= amount for column, amount in rest):
+            found[one.workload.key] = pool, needs
+            reserve_idle(used, pool, needs)
     return found
 
 
-def speak_for(victims: list[Running], row: int, cycle: Cycle, spoken: Spoken) -> set[str]:
+def speak_for(victims: list[Running], row: int, cycle: Cycle, spoken: Spoken) -> Iterable[str]:
     """Count the room that those of them take which are movable off this node; returns their keys."""
-    moved, idle = movable(victims, row, cycle, spoken), _idle(cycle)
-    for one in victims:
-        if one.workload.key in moved and (known := _idle_place(one, row, cycle, idle)) is not None:
-            reserve_idle(spoken, known[0].pool, known[1], cycle)
+    moved = movable(victims, row, cycle, spoken)
+    for pool, needs in moved.values():
+        reserve_idle(spoken, pool, needs)
     return moved
 
 
-def reserve_idle(spoken: Spoken, pool: str, needs: Iterable[tuple[int, int]], cycle: Cycle) -> None:
+def reserve_idle(spoken: Spoken, pool: str, needs: Iterable[tuple[int, int]]) -> None:
     """Count so much room of a pool as spoken for."""
-    amounts = spoken.setdefault(pool, [0] * len(cycle.snapshot.resources))
     for column, amount in needs:
-        amounts[column] += amount
+        spoken[pool, column] += amount
 
 
 def _idle(cycle: Cycle) -> Idle:
@@ -84,20 +80,18 @@ def _idle(cycle: Cycle) -> Idle:
     return idle
 
 
-def _idle_sum(pool: str, row: int, cycle: Cycle, spoken: Spoken) -> list[int]:
-    """What is free of each resource in a pool in sum, off this node, beside what is spoken for."""
-    draft, sums = cycle.draft, _idle(cycle).sums
+def _idle_sums(pool: str, cycle: Cycle) -> list[int]:
+    """What is free of each resource in a pool in sum."""
+    sums = _idle(cycle).sums
     if pool not in sums:
         mask = cycle.snapshot.pool_of == pool_row(cycle.snapshot, pool)
-        sums[pool] = np.maximum(draft.free[:, mask], 0).sum(axis=1).tolist()
-    own = draft.free[:, row].tolist()
-    rest = [total - max(amount, 0) for total, amount in zip(sums[pool], own)]
-    return [total - amount for total, amount in zip(rest, spoken[pool])] if pool in spoken else rest
+        sums[pool] = np.maximum(cycle.draft.free[:, mask], 0).sum(axis=1).tolist()
+    return sums[pool]
 
 
-def _idle_place(one: Running, row: int, cycle: Cycle, idle: Idle) -> tuple[Admission, Needs] | None:
+def _idle_place(one: Running, row: int, cycle: Cycle) -> tuple[Admission, Needs] | None:
     """Its place off this node, and what it needs there; known for all that are alike."""
-    workload = one.workload
+    workload, idle = one.workload, _idle(cycle)
     key = id(workload.podsets), workload.queue, workload.pools, workload.excluded_nodes, one.lost
     if key not in idle.places:
         idle.places[key] = _aside(one, None, cycle)
@@ -113,8 +107,9 @@ def _aside(one: Running, row: int | None, cycle: Cycle) -> tuple[Admission, Need
         there = _search(one, cycle, allowed)
     if there is None:
         return None
-    amounts = cycle.draft.demand(podsets, counts_of(podsets, there), there.pool)
-    return there, [(column, amount) for column, amount in enumerate(amounts.tolist()) if amount]
+    held = cycle.draft.holdings(podsets, there).values()
+    amounts = [sum(column) for column in list(zip(*held))[: len(cycle.snapshot.resources)]]
+    return there, [(column, amount) for column, amount in enumerate(amounts) if amount]
 
 
 def _search(one: Running, cycle: Cycle, allowed: Mask | None = None, *, is_whole: bool = False) -> Admission | None:

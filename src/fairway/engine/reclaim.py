@@ -13,7 +13,6 @@ import numpy as np
 
 from .candidates import Candidate, CandidateSet, CandidateSets
 from .cycle import Attempt, Cycle
-from .disruption import covered
 from .eligibility import over_guaranteed
 from .eviction_rules import can_save, over_share, pauses, rules_for, stays_fair
 from .model import Admission, Running, Workload
@@ -118,7 +117,7 @@ def _stuck(search: Search) -> set[str]:
     stays = {candidate.key for candidate in search.taken if running[candidate.key].moves_to is None}
     if stays or search.candidates.rule.cause is not Cause.CONSOLIDATED:
         return stays
-    return _over_budget([candidate.victim.one for candidate in search.taken], search.cycle)
+    return _over_budget(search)
 
 
 def _admission(search: Search, bounds: Callable[[Account], Demand]) -> Admission | None:
@@ -252,7 +251,7 @@ def is_fair(search: Search) -> bool:
     cycle, draft = search.cycle, search.cycle.draft
     evicted = [candidate.victim for candidate in search.taken if draft.running[candidate.key].moves_to is None]
     if search.candidates.rule.cause is Cause.CONSOLIDATED:
-        return not evicted and not _over_budget([candidate.victim.one for candidate in search.taken], cycle)
+        return not evicted and not _over_budget(search)
     if search.candidates.rule.cause is Cause.RECLAIMED or search.candidates.rule.is_mixed:
         own = search.workload.queue
         others = [(queue, one.amounts) for one in evicted if (queue := one.one.workload.queue) != own]
@@ -263,12 +262,11 @@ def is_fair(search: Search) -> bool:
     return True
 
 
-def _over_budget(moved: list[Running], cycle: Cycle) -> set[str]:
+def _over_budget(search: Search) -> set[str]:
     """Victims that may not be moved with the others, of the first PodDisruptionBudget that would lose more pods than it
     allows: those whose pods alone are more, else the last."""
-    for budget in cycle.snapshot.disruptions:
-        found = ((one, covered((budget,), one.workload.podsets, one.admission)) for one in moved)
-        pods = {one.workload.key: count for one, budgets in found for _, count in budgets}
+    for budget in search.cycle.snapshot.disruptions:
+        pods = {one.key: count for one in search.taken for other, count in one.budgets if other == budget}
         if sum(pods.values()) > budget.allowed:
             return {key for key, count in pods.items() if count > budget.allowed} or {list(pods)[-1]}
     return set()

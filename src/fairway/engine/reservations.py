@@ -15,12 +15,11 @@ gone, grace included, when that begins. A hold counts in quota from its start on
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from math import inf
 
 import numpy as np
 
-from .coming import Coming
+from .coming import first_with_room
 from .draft import Draft
 from .feasibility import Counts
 from .model import GPU, Admission, Reservation, Running, Workload
@@ -35,6 +34,8 @@ PERIOD = {"Daily": 86_400.0, "Weekly": 604_800.0}
 Limit = Callable[[Workload], float | None]
 Rooms = dict[int, Counts]
 """Row → int64[resource + device slot]: amounts, and milli-GPU of devices."""
+Spare = dict[tuple[Account, bool, str], int]
+"""What is left of bounds of quota, by account, whether it is the guarantee (else the limit), and resource."""
 
 
 @dataclass(slots=True, eq=False)
@@ -42,8 +43,7 @@ class Window:
     """Room spoken for from `since` until `until`, and again each `period`. `owner`: key of the held workload, or "" and
     `queue`, whose workloads a reservation is for ("" maintenance), with `members`, those below it. `left`: what is free
     of a row then, the room of other windows not taken off; `takes`: what of that others may not use. `pool`: that of a
-    reserved amount. `workload`: that of a hold; `spare`: what the hold leaves of bounds of quota, by account, whether
-    it is the guarantee, and resource."""
+    reserved amount. `workload`: that of a hold; `spare`: what the hold leaves of quota."""
 
     since: float
     owner: str
@@ -56,7 +56,7 @@ class Window:
     period: float = inf
     pool: str = ""
     workload: Workload | None = None
-    spare: dict[tuple[Account, bool, str], int] = field(default_factory=dict)
+    spare: Spare = field(default_factory=Spare)
 
     def is_for(self, workload: Workload) -> bool:
         return workload.key == self.owner if self.owner else workload.queue in self.members
@@ -81,6 +81,11 @@ def occurrence(one: Reservation, now: float) -> tuple[float, float] | None:
         return (one.start, one.start + one.duration) if now < one.start + one.duration else None
     passed = max(0.0, (now - one.start - one.duration) // period + 1)
     return one.start + passed * period, one.start + passed * period + one.duration
+
+
+def counted_in(spare: Spare, workload: Workload, accounts: tuple[Account, ...]) -> list[tuple[Account, bool, str]]:
+    """The bounds that a workload counts in: a guarantee only where it cannot be preempted."""
+    return [key for key in spare if key[0] in accounts and not (key[1] and workload.preemptible)]
 
 
 def portion(wanted: Counts, rooms: list[Counts]) -> Counts:
@@ -185,10 +190,9 @@ class Timeline:
         """Whether holds that it could delay have the quota they need beside so much more."""
         accounts = self.draft.tree.ledgers(workload.queue, pool)
         return not accounts or all(
-            not amounts.get(resource) or amounts[resource] <= left
+            not amounts.get(key[2]) or amounts[key[2]] <= window.spare[key]
             for window in self.against(workload, at_risk=at_risk)
-            for (account, is_fixed, resource), left in window.spare.items()
-            if account in accounts and not (is_fixed and workload.preemptible)
+            for key in counted_in(window.spare, workload, accounts)
         )
 
     def stay(self, workload: Workload, admission: Admission) -> str:
@@ -213,7 +217,7 @@ class Timeline:
                     if window.owner and not owner and self._is_short(row, self._left(window, row, left, others)):
                         owner = window.owner
                     if stays:
-                        self._set(window.left, row, left)
+                        self.draft.put(window.left, row, left)
             if stays and self._spend(window, workload, admission):
                 owner = owner or window.owner
         return owner
@@ -227,11 +231,11 @@ class Timeline:
         """Count what it takes of the quota that a hold leaves; whether that is too much."""
         tree, is_over, counts = self.draft.tree, False, counts_of(workload.podsets, admission)
         accounts = tree.ledgers(workload.queue, admission.pool)
-        for key in [key for key in window.spare if key[0] in accounts and not (key[1] and workload.preemptible)]:
+        for key in counted_in(window.spare, workload, accounts):
             before = window.spare[key]
-            window.spare[key] -= tree.amounts(workload.podsets, counts, admission.pool).get(key[2], 0)
-            self.draft.note(partial(window.spare.__setitem__, key, before))
-            is_over |= window.spare[key] < min(before, 0)
+            left = before - tree.amounts(workload.podsets, counts, admission.pool).get(key[2], 0)
+            self.draft.put(window.spare, key, left)
+            is_over |= left < min(before, 0)
         return is_over
 
     def _fill(self, window: Window, footprint: Rooms, rest: Counts) -> Counts:
@@ -239,19 +243,15 @@ class Timeline:
         in the pool; what is left of that for other reservations of its queue."""
         for row, amounts in footprint.items():
             if row in window.left:
-                self._set(window.left, row, window.left[row] - amounts)
+                self.draft.put(window.left, row, window.left[row] - amounts)
                 if not window.pool:
-                    self._set(window.takes, row, np.maximum(window.takes[row] - amounts, 0))
+                    self.draft.put(window.takes, row, np.maximum(window.takes[row] - amounts, 0))
         for row in sorted(window.takes, key=lambda row: (row not in footprint, row)) if window.pool else ():
             used = np.minimum(window.takes[row], np.maximum(rest, 0))
             if used.any():
                 rest = rest - used
-                self._set(window.takes, row, window.takes[row] - used)
+                self.draft.put(window.takes, row, window.takes[row] - used)
         return rest
-
-    def _set(self, rooms: Rooms, row: int, value: Counts) -> None:
-        self.draft.note(partial(rooms.__setitem__, row, rooms[row]))
-        rooms[row] = value
 
     # Holds
 
@@ -289,7 +289,7 @@ class Timeline:
         """Let workloads go whose end is known, earliest first: at once as many as it takes for nodes to have the room,
         then moment by moment until it fits, beside the windows that it would meet from then on."""
         draft = self.draft
-        if (at := self._enough(ask, pool, moments)) == len(moments):
+        if (at := first_with_room(draft, ask, pool, [key for _, key in moments])) == len(moments):
             return None
         with draft.trial():
             lefts = {window: dict(window.left) for window in self.windows}
@@ -310,24 +310,19 @@ class Timeline:
             self._cover(windows, lefts)
             return place(self.draft, ask, pool)
 
-    def _bounds(
-        self, workload: Workload, pool: str, begins: float, counts: tuple[int, ...]
-    ) -> dict[tuple[Account, bool, str], int] | None:
+    def _bounds(self, workload: Workload, pool: str, begins: float, counts: tuple[int, ...]) -> Spare | None:
         """What is left of limits and, if it is not preemptible, guarantees with it and the holds that it would meet;
         None if any is broken."""
-        tree, end = self.draft.tree, self.end(workload, begins)
-        accounts, spare = tree.ledgers(workload.queue, pool), dict[tuple[Account, bool, str], int]()
+        tree, end, spare = self.draft.tree, self.end(workload, begins), Spare()
         holds = [window for window in self.windows if window.owner and window.since < end and begins < window.until]
-        for account in accounts:
-            for is_fixed, bounds in ((False, account.limit), (True, account.guaranteed)):
-                held = account.fixed if is_fixed else account.held
-                for name in bounds if not (is_fixed and workload.preemptible) else ():
-                    spare[account, is_fixed, name] = bounds[name] - held[name]
-        for one, at, pods in ((workload, pool, counts), *(self._held(window) for window in holds)):
-            amounts, theirs = tree.amounts(one.podsets, pods, at), tree.ledgers(one.queue, at)
-            for key in spare:
-                if key[0] in theirs and not (key[1] and one.preemptible):
-                    spare[key] -= amounts.get(key[2], 0)
+        for one in tree.ledgers(workload.queue, pool):
+            spare |= {(one, False, name): limit - one.held[name] for name, limit in one.limit.items()}
+            fixed = {} if workload.preemptible else one.guaranteed
+            spare |= {(one, True, name): due - one.fixed[name] for name, due in fixed.items()}
+        for other, at, pods in ((workload, pool, counts), *(self._held(window) for window in holds)):
+            amounts = tree.amounts(other.podsets, pods, at)
+            for key in counted_in(spare, other, tree.ledgers(other.queue, at)):
+                spare[key] -= amounts.get(key[2], 0)
         asked = tree.amounts(workload.podsets, counts, pool)
         return None if any(left < 0 and asked.get(name) for (_, _, name), left in spare.items()) else spare
 
@@ -350,16 +345,6 @@ class Timeline:
             if grows and (counted is None or id(window) in counted):
                 for row in footprint.keys() & rooms.keys():
                     rooms[row] = rooms[row] + footprint[row]
-
-    def _enough(self, ask: Ask, pool: str, moments: list[tuple[float, str]]) -> int:
-        """The first moment with which the nodes have room for the pods of each podset, windows apart."""
-        coming = Coming(self.draft, ask, pool)
-        for at, (_, key) in enumerate(moments):
-            if key:
-                coming.let_go(key)
-            if coming.is_enough():
-                return at
-        return len(moments)
 
     def _window(self, workload: Workload, admission: Admission, since: float) -> Window:
         counts = counts_of(workload.podsets, admission)

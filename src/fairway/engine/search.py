@@ -7,7 +7,7 @@ time, and those taken last are given back as far as that goes. What was not need
 kept unless it is kept there.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from copy import deepcopy
 from functools import partial
 from itertools import chain
@@ -44,17 +44,14 @@ class Search:
         self.taken: list[Candidate] = []
         self.tried = False  # a candidate was taken, and given back
         self.is_spent = False  # a queue gave some of what was looked at, and may lose no more
-        self._is_usual, self._is_largest_last, self._order = not largest_last, largest_last, candidates.in_turn
-        if largest_last:
-            asked, accounts = cycle.asked(workload, candidates.pool), cycle.accounts(workload, candidates.pool)
-            asked = {name: asked.get(name, 0) for one in accounts for name in one.resources}
-            self._order = partial(candidates.largest_last, asked=asked)
+        self._is_largest_last = largest_last
+        self._order = partial(candidates.largest_last, workload=workload) if largest_last else candidates.in_turn
         self.may_stop = candidates.rule.cause is Cause.HOLD_TAKEN or full_bucket(candidates.pool, cycle) is None
         paired = {one.workload.key for one, _ in candidates.paired(workload)}
         started = cycle.draft.started.values() if candidates.alike else ()
         shapes = {id(one.podsets): one for one, _ in started}  # what starts now leans on some
         self.barred = paired.union(barred, *(candidates.neighbours(one, leans_on) for one in shapes.values()))
-        self._is_usual &= not self.barred
+        self._is_usual = not (largest_last or self.barred)
         self.allowed = self._allowed()
         if paired:
             self.cycle.paired.add(workload.key)
@@ -193,7 +190,7 @@ class Search:
             before = len(self.taken)
             if self.take(offer[2]):
                 self._plan(shape.request, row)
-                self._moved |= speak_for(dearest_first(offer[2]), row, self.cycle, self._spoken)
+                self._moved.update(speak_for(dearest_first(offer[2]), row, self.cycle, self._spoken))
                 count -= 1
             if count and len(self.taken) > before:
                 self._look(prices, shape, {row, *(at for candidate in offer[2] for at in candidate.rows if mask[at])})
@@ -241,16 +238,12 @@ class Search:
 
     def _prices(self, shape: Shape, mask: Mask) -> Prices:
         """Those for a shape; what changed since they were last asked for is priced again."""
-        log, known = self._ahead.log, self.candidates.prices
+        log, known = self._ahead.log, self.candidates.prices if self._is_usual else {}
         key = id(shape.pod), self.cycle.shunned(self.workload)
-        prices, seen = known.get(key, (None, 0))
-        if prices is None or not self._is_usual:
-            prices = Prices(self.candidates.rule)
-            self._look(prices, shape, (row for row in self.candidates.by_row if mask[row]))
-        else:
-            self._look(prices, shape, (row for row in sorted(set(log[seen:])) if mask[row]))
-        if self._is_usual:
-            known[key] = prices, len(log)
+        prices, seen = known.get(key) or (Prices(self.candidates.rule), None)
+        rows = self.candidates.by_row if seen is None else sorted(set(log[seen:]))
+        self._look(prices, shape, (row for row in rows if mask[row]))
+        known[key] = prices, len(log)
         return prices
 
     def _use_free(self, shape: Shape, mask: Mask, count: int) -> int:
@@ -263,7 +256,7 @@ class Search:
                     break
                 self._plan(shape.request, row)
                 needs = zip(shape.request.columns, shape.request.amounts)
-                reserve_idle(self._spoken, self.candidates.pool, needs, self.cycle)
+                reserve_idle(self._spoken, self.candidates.pool, needs)
                 given += 1
         return given
 
@@ -291,14 +284,14 @@ class Search:
         if self._fits(request, left):
             return FREE
         there = [candidate for candidate in candidates.by_row[row] if self._is_allowed(candidate)]
-        sets = [self._picked(request, row, (there,), left.copy())]
+        sets = [self._picked(request, row, left.copy(), there)]
         if not sets[0]:
             return None
         moved = self._movable(there, row)
         if moved and len(sets[0]) < len(there):
             goes = [one for one in there if one.pod is None and one.key in moved]
             rest = [one for one in there if one not in goes]
-            sets += [self._picked(request, row, (goes, rest), left.copy())]
+            sets += [self._picked(request, row, left.copy(), goes, rest)]
         if len(sets[0]) > 1 or len(sets) > 1:
             loses = {queue: candidates.rule.may_lose(queue, None) for queue in {candidate.queue for candidate in there}}
             cores = (one for one in there if one.pod is None and loses[one.queue])
@@ -306,26 +299,17 @@ class Search:
         offers = [candidates.priced(one, self._movable(one, row) if moved else moved) for one in sets if one]
         return min(offers, key=self._rank)
 
-    def _movable(self, candidates: Iterable[Candidate], row: int) -> set[str]:
+    def _movable(self, candidates: Iterable[Candidate], row: int) -> Collection[str]:
         """Keys of the workloads that could leave a node for others, the dearest first; where all must move, none is
         told apart."""
         if self.candidates.rule.cause is Cause.CONSOLIDATED:
-            return set()
+            return ()
         return movable(dearest_first(candidates), row, self.cycle, self._spoken)
 
-    def _picked(
-        self, request: Request, row: int, lines: Iterable[list[Candidate]], left: list[int]
-    ) -> list[Candidate]:
-        """The first of these that make room on a node for one more pod, without those not needed; none if they do not
-        suffice. All of a line come before the next. `left` changes."""
-        picked = self._pick(request, row, lines, left)
-        return self._needed(request, left, picked, row) if picked else []
-
-    def _pick(
-        self, request: Request, row: int, lines: Iterable[list[Candidate]], left: list[int]
-    ) -> list[Candidate] | None:
-        """The first of these, each judged after those before, that make room on a node for one more pod; `left` grows
-        by what they give. A core takes the place of its surplus."""
+    def _picked(self, request: Request, row: int, left: list[int], *lines: list[Candidate]) -> list[Candidate]:
+        """The first of these, each judged after those before, that make room on a node for one more pod, without those
+        not needed; none if they do not suffice. All of a line come before the next; a core takes the place of its
+        surplus. `left` changes."""
         candidates, picked, is_enough = self.candidates, list[Candidate](), False
         for candidate in chain.from_iterable(map(self._in_turn, lines)):
             surplus = candidate.victim.surplus if candidate.pod is None else {}
@@ -340,7 +324,7 @@ class Search:
                 break
         for candidate in picked:
             candidates.count(candidate, 1)
-        return picked if is_enough else None
+        return self._needed(request, left, picked, row) if is_enough else []
 
     def _needed(self, request: Request, left: list[int], picked: list[Candidate], row: int) -> list[Candidate]:
         """Without those, the dearest first, that would not have been necessary on this node."""
