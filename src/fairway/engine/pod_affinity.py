@@ -139,7 +139,8 @@ def _beside(snapshot: Snapshot, key: str, counts: Counts) -> Counts:
     codes, values = labels_of(snapshot, key)
     inside = codes >= 0
     totals = np.bincount(codes[inside], weights=np.broadcast_to(counts, codes.shape)[inside], minlength=len(values))
-    return np.append(totals, -1).astype(np.int64)[codes]
+    beside: Counts = np.append(totals, -1).astype(np.int64)[codes]
+    return beside
 
 
 def _attracted(snapshot: Snapshot, standing: Standing, pod: PodClass, terms: list[PodAffinity]) -> Mask:
@@ -185,9 +186,9 @@ def _level(snapshot: Snapshot, counts: Counts, shape: Shape, spread: Spread) -> 
     for one in pod.spread:
         counted &= (labels_of(snapshot, one.topology_key).codes >= 0) | (not one.hard)
     if spread.honor_affinity:
-        counted &= selected(snapshot, pod)
+        counted &= selected(snapshot, pod.node_selector, pod.affinity)
     if spread.honor_taints:
-        counted &= tolerated(snapshot, pod)
+        counted &= tolerated(snapshot, pod.tolerations)
     totals = _beside(snapshot, spread.topology_key, np.where(counted, counts, 0))
     domains = np.count_nonzero(np.bincount(codes[counted]))
     least = totals[counted].min(initial=np.iinfo(np.int64).max) if domains >= spread.min_domains else 0

@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from .devices import tightest
 from .feasibility import Counts, Ground, Rows, Shape, allowed_nodes, matches, untolerated
-from .memo import remember
-from .model import GPU, Workload
+from .model import GPU, Preference, Toleration, Workload
 from .resources import DEVICE
-from .snapshot import Mask, Snapshot
+from .snapshot import Mask, Snapshot, of_nodes
 
 Values = NDArray[np.float64]
 Score = Callable[[Ground, Shape, Rows], Values]
@@ -31,14 +30,6 @@ TIE = 1e-3
 """What tells nodes apart that are equal in whole per cent."""
 BUSY = 700
 """Milli of its capacity from which on a node's measured use counts as risk."""
-
-
-class NodeScores:
-    """What scores follow from nodes alone, kept with them: by name, and the most of a resource by its row."""
-
-    def __init__(self) -> None:
-        self.values: dict[object, Values] = {}
-        self.largest: dict[int, int] = {}
 
 
 class Linear(NamedTuple):
@@ -79,12 +70,10 @@ def linear(snapshot: Snapshot, shape: Shape, sign: float) -> Linear:
     return Linear(base, column, sign / (largest(snapshot, column) + 1))
 
 
+@of_nodes
 def largest(snapshot: Snapshot, column: int) -> int:
     """The most of a resource that one node has."""
-    largest = snapshot.memo.of(NodeScores).largest
-    if column not in largest:
-        largest[column] = int(snapshot.capacity[column].max(initial=0))
-    return largest[column]
+    return int(snapshot.capacity[column].max(initial=0))
 
 
 def total(scores: Scores, ground: Ground, shape: Shape, rows: Rows) -> Values:
@@ -238,40 +227,34 @@ def best_fit(ground: Ground, shape: Shape, rows: Rows) -> Values:
     return 1 - left
 
 
+@of_nodes
 def bare(snapshot: Snapshot) -> Values:
     """1 for nodes without GPUs, 0 for the others."""
-    values = snapshot.memo.of(NodeScores).values
-    if "bare" not in values:
-        rows = [row for row, name in enumerate(snapshot.resources) if name == GPU or "/mig-" in name or "/gpu" in name]
-        values["bare"] = (snapshot.capacity[rows].sum(axis=0) == 0).astype(np.float64)
-    return values["bare"]
+    rows = [row for row, name in enumerate(snapshot.resources) if name == GPU or "/mig-" in name or "/gpu" in name]
+    none: Values = (snapshot.capacity[rows].sum(axis=0) == 0).astype(np.float64)
+    return none
 
 
 def wishes(snapshot: Snapshot, shape: Shape) -> Values:
     """What matters whatever the strategy: preferred node affinity, PreferNoSchedule taints, measured load."""
-    values, key = snapshot.memo.of(NodeScores).values, ("wishes", shape.pod.preferences, shape.pod.tolerations)
-    if key not in values:
-        wished = WISH * (_preferred(snapshot, shape) + _unmarked(snapshot, shape)) + _calm(snapshot)
-        return remember(values, key, wished)
-    return values[key]
+    return _wishes(snapshot, shape.pod.preferences, shape.pod.tolerations)
 
 
-def _preferred(snapshot: Snapshot, shape: Shape) -> Values:
-    """The weight of the preferred node affinity terms that hold, as a part of all."""
-    values = np.zeros(len(snapshot.nodes))
-    for wish in shape.pod.preferences:
-        values += wish.weight * matches(snapshot, (wish.term,))
-    return values / max(sum(wish.weight for wish in shape.pod.preferences), 1)
+@of_nodes
+def _wishes(snapshot: Snapshot, preferences: tuple[Preference, ...], tolerations: tuple[Toleration, ...]) -> Values:
+    """The weight of the preferred terms that hold, as a part of all, less for each untolerated taint; and a calm
+    node."""
+    preferred = np.zeros(len(snapshot.nodes))
+    for wish in preferences:
+        preferred += wish.weight * matches(snapshot, (wish.term,))
+    preferred /= max(sum(wish.weight for wish in preferences), 1)
+    unmarked = 1 / (1.0 + untolerated(snapshot, tolerations, ("PreferNoSchedule",))) - 1
+    wished: Values = WISH * (preferred + unmarked) + _calm(snapshot)
+    return wished
 
 
-def _unmarked(snapshot: Snapshot, shape: Shape) -> Values:
-    """0 without PreferNoSchedule taints that the pod does not tolerate, less for each."""
-    return 1 / (1.0 + untolerated(snapshot, shape.pod, ("PreferNoSchedule",))) - 1
-
-
+@of_nodes
 def _calm(snapshot: Snapshot) -> Values:
     """0 where measured use is low, falling to -1 from BUSY on with the busiest resource [Trimaran]."""
-    if "calm" not in snapshot.memo.of(NodeScores).values:
-        worst = np.array([max(use for _, use in node.load) if node.load else 0 for node in snapshot.nodes], np.float64)
-        snapshot.memo.of(NodeScores).values["calm"] = -np.clip((worst - BUSY) / (1000 - BUSY), 0, 1)
-    return snapshot.memo.of(NodeScores).values["calm"]
+    worst = np.array([max((use for _, use in node.load), default=0) for node in snapshot.nodes], np.float64)
+    return -np.clip((worst - BUSY) / (1000 - BUSY), 0, 1)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from .feasibility import Counts, Piece, Rows, labels_of, pick, pool_row
 from .model import Segment, Topology
 from .scoring import Values
-from .snapshot import Mask, Snapshot
+from .snapshot import Mask, Snapshot, of_nodes
 
 Fill = Callable[[Rows, Counts, int], list[Piece]]
 """Lays so many pods on rows with these rooms, which hold them all."""
@@ -72,20 +72,10 @@ class Domains(NamedTuple):
     wishes: list[Values] | None
 
 
-class DomainTrees(dict[str, DomainTree]):
-    """By pool; kept with the nodes."""
-
-
+@of_nodes
 def tree_of(snapshot: Snapshot, pool: str) -> DomainTree:
-    trees = snapshot.memo.of(DomainTrees)
-    if pool not in trees:
-        row = pool_row(snapshot, pool)
-        levels = snapshot.pools[row].levels if row >= 0 else ()
-        trees[pool] = _grow(snapshot, levels, np.flatnonzero(snapshot.pool_of == row))
-    return trees[pool]
-
-
-def _grow(snapshot: Snapshot, levels: tuple[str, ...], rows: Rows) -> DomainTree:
+    row = pool_row(snapshot, pool)
+    levels, rows = snapshot.pools[row].levels if row >= 0 else (), np.flatnonzero(snapshot.pool_of == row)
     codes, first, named = [], [], []
     above, parents = np.zeros(len(rows), np.int64), 1
     for level in levels:
