@@ -158,7 +158,7 @@ def _short(shape: Shape, snapshot: Snapshot, amounts: Counts) -> Iterator[tuple[
 
 def _beside(draft: Draft, shape: Shape, podsets: Iterable[PodSet]) -> Iterator[Hurdle]:
     """What the pods that stand rule out: host ports, anti-affinity either way, affinity, spread."""
-    snapshot, standing, pod = draft.snapshot, cache_of(draft).standing(), shape.pod
+    snapshot, standing, pod = draft.snapshot, draft.standing, shape.pod
     for key, mask in parted(snapshot, standing, pod):
         bar = Bar.PORT if key == NAME else Bar.CLAIM if key == CLUSTER else Bar.ANTI_AFFINITY
         yield Hurdle(bar, key if bar is Bar.ANTI_AFFINITY else "", mask)
@@ -167,5 +167,5 @@ def _beside(draft: Draft, shape: Shape, podsets: Iterable[PodSet]) -> Iterator[H
     if terms and not is_led:
         names = ", ".join(sorted({one.topology_key for one in terms}))
         yield Hurdle(Bar.POD_AFFINITY, names, ~near(snapshot, standing, pod))
-    for spread, mask in skews(snapshot, standing, shape, cache_of(draft).leaving()):
+    for spread, mask in skews(snapshot, standing, shape, draft.leaving()):
         yield Hurdle(Bar.SPREAD, spread.topology_key, mask)

@@ -56,6 +56,10 @@ class Request(NamedTuple):
     size: int
     is_known: bool
 
+    def of(self, column: int) -> int:
+        """What it takes of the resource in a row of `free`."""
+        return dict(zip(self.columns, self.amounts)).get(column, 0)
+
 
 class Shape(NamedTuple):
     """Pods alike, in a pool."""

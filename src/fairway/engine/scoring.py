@@ -20,7 +20,6 @@ from .snapshot import Mask, Snapshot, of_nodes
 
 Values = NDArray[np.float64]
 Score = Callable[[Ground, Shape, Rows], Values]
-Scores = tuple[tuple[float, Score], ...]
 
 WISH = 10.0
 """What a whole preference weighs against packing."""
@@ -76,16 +75,14 @@ def largest(snapshot: Snapshot, column: int) -> int:
     return int(snapshot.capacity[column].max(initial=0))
 
 
-def total(scores: Scores, ground: Ground, shape: Shape, rows: Rows) -> Values:
-    """The weighted sum, wishes included."""
-    values = wishes(ground.snapshot, shape)[rows]
-    for weight, score in scores:
-        values = values + weight * score(ground, shape, rows)
-    return values
+def total(score: Score, ground: Ground, shape: Shape, rows: Rows) -> Values:
+    """The score with wishes."""
+    return wishes(ground.snapshot, shape)[rows] + score(ground, shape, rows)
 
 
-def _slope(ground: Ground, shape: Shape, rows: Rows, sign: float) -> Values:
-    """For a fraction the shared device with the least room that fits comes first."""
+def slope(sign: float, ground: Ground, shape: Shape, rows: Rows) -> Values:
+    """-1: the fewest free GPUs first; without GPUs nodes that have none, then the least CPU. 1: the most free first.
+    For a fraction the shared device with the least room that fits comes first."""
     column = shape.request.packed
     values: Values = sign / (largest(ground.snapshot, column) + 1) * ground.free[column, rows]
     if shape.request.share:
@@ -94,48 +91,31 @@ def _slope(ground: Ground, shape: Shape, rows: Rows, sign: float) -> Values:
     return values if column else bare(ground.snapshot)[rows] + values
 
 
-def binpack(ground: Ground, shape: Shape, rows: Rows) -> Values:
-    """The fewest free GPUs first; without GPUs nodes that have none, then the least CPU."""
-    return _slope(ground, shape, rows, -1.0)
-
-
-def spread(ground: Ground, shape: Shape, rows: Rows) -> Values:
-    """The most free first."""
-    return _slope(ground, shape, rows, 1.0)
-
-
 def typical_of(snapshot: Snapshot, shapes: Iterable[Shape]) -> Typical:
     """The most frequent kinds, until they are 95 % of all."""
     first: dict[object, Shape] = {}
     seen: Counter[object] = Counter()
     for shape in shapes:
-        pod, asked = shape.pod, dict(zip(shape.request.columns, shape.request.amounts))
-        key: object = asked.get(0, 0), shape.request.devices, shape.request.share, pod.node_selector, pod.affinity
+        pod, request = shape.pod, shape.request
+        key: object = request.of(0), request.devices, request.share, pod.node_selector, pod.affinity
         first.setdefault(key, shape)
         seen[key] += 1
-    common, left = [], 0.95 * seen.total()
+    common, left = list[tuple[Shape, int]](), 0.95 * seen.total()
     for key, count in seen.most_common():
         if left > 0:
             common.append((first[key], count))
         left -= count
-    needs = [(shape.request, dict(zip(shape.request.columns, shape.request.amounts))) for shape, _ in common]
     frequency = np.array([count for _, count in common], np.float64)
-    milli = [request.share or DEVICE * (request.devices > 0) for request, _ in needs]
-    sizes = sorted(set(milli))
-    devices = np.array([max(request.devices, 1) for request, _ in needs], np.int64)
-    sized = np.array(milli, np.int64)
+    frequency /= max(frequency.sum(), 1)
+    requests = [shape.request for shape, _ in common]
+    devices = np.array([max(request.devices, 1) for request in requests], np.int64)
+    milli = np.array([request.share or DEVICE * (request.devices > 0) for request in requests], np.int64)
+    sizes, size = np.unique(milli, return_inverse=True)
     masks = np.array([allowed_nodes(snapshot, shape.pod, shape.pool) for shape, _ in common], np.bool_)
     open_to = masks.reshape(len(common), len(snapshot.nodes))
-    frequency /= max(frequency.sum(), 1)
-    return Typical(
-        cpu=np.array([asked.get(0, 0) for _, asked in needs], np.int64),
-        devices=devices,
-        size=np.array([sizes.index(one) for one in milli], np.intp),
-        sizes=np.array(sizes, np.int64),
-        open=open_to,
-        frequency=np.where(sized > 0, frequency, 0),
-        sought=_sought(snapshot, open_to, frequency * devices * sized),
-    )
+    cpu = np.array([request.of(0) for request in requests], np.int64)
+    sought = _sought(snapshot, open_to, frequency * devices * milli)
+    return Typical(cpu, devices, size, sizes, open_to, np.where(milli > 0, frequency, 0), sought)
 
 
 def _sought(snapshot: Snapshot, open_to: Mask, asked: Values) -> Values:
@@ -159,19 +139,12 @@ def less_fragmented(typical: Typical, ground: Ground, shape: Shape, rows: Rows) 
 def kept_useful(typical: Typical, ground: Ground, shape: Shape, rows: Rows) -> Values:
     """FGD's, less what the pod strands, the part of the node's free GPUs beyond the part of its CPU that is free, and
     less what is sought there by others that cannot go elsewhere; in whole per cent."""
-    asked, both = dict(zip(shape.request.columns, shape.request.amounts)), np.ix_([0, 3], rows.tolist())
+    request, both = shape.request, np.ix_([0, 3], rows.tolist())
     free, whole = ground.free[both], np.maximum(ground.snapshot.capacity[both], 1)
-    taken = np.array([[asked.get(0, 0)], [asked.get(3, 0)]], np.int64)
-    stranded = _beyond((free - taken) / whole) - _beyond(free / whole)
-    takes = bool(shape.request.devices or shape.request.share)  # pods without GPUs take none of it
-    sought = typical.sought[rows] * takes
+    after, before = (free - np.array([[request.of(0)], [request.of(3)]], np.int64)) / whole, free / whole
+    stranded = np.maximum(after[1] - after[0], 0) - np.maximum(before[1] - before[0], 0)
+    sought = typical.sought[rows] * bool(request.devices or request.share)  # pods without GPUs take none of it
     return _percent(_kept(typical, ground, shape, rows) - STRANDED * stranded - SOUGHT * sought)
-
-
-def _beyond(parts: Values) -> Values:
-    """The part of the GPUs beyond that of the CPU."""
-    beyond: Values = np.maximum(parts[1] - parts[0], 0)
-    return beyond
 
 
 def _percent(values: Values) -> Values:
@@ -182,17 +155,15 @@ def _percent(values: Values) -> Values:
 
 def _kept(typical: Typical, ground: Ground, shape: Shape, rows: Rows) -> Values:
     """FGD's gradient, in 0..1. A fraction takes the device with the least room that fits: to try each is no better."""
-    cpu, devices = ground.free[0, rows], _devices(ground, rows)
-    left = cpu - dict(zip(shape.request.columns, shape.request.amounts)).get(0, 0)
-    if shape.request.share:
-        size = shape.request.share
+    cpu, devices, size = ground.free[0, rows], _devices(ground, rows), shape.request.share
+    if size:
         least = np.argmin(np.where(devices >= size, devices, 2 * DEVICE), axis=1)
         after = devices.copy()
         after[np.arange(len(rows)), least] -= size
     else:
         whole = devices == DEVICE
         after = np.where(whole & (np.cumsum(whole, axis=1) <= shape.request.devices), 0, devices)
-    open_to = typical.open[:, rows]
+    left, open_to = cpu - shape.request.of(0), typical.open[:, rows]
     more = (_fragments(typical, after, left, open_to) - _fragments(typical, devices, cpu, open_to)) / DEVICE
     score: Values = 1 / (1 + np.exp(more))
     return score
