@@ -278,7 +278,7 @@ def _room(overlay: Overlay, part: Part, others: Iterable[Part] = ()) -> Counts:
         pods = np.where(part.allowed, pods, 0)
     if overlay.standing:
         opens = apart if _follows(part, others) else bears
-        pods = np.where(opens(overlay.snapshot, overlay.standing, part.shape), pods, 0)
+        pods = np.where(opens(overlay.snapshot, overlay.standing, part.shape.pod), pods, 0)
     return pods
 
 

@@ -48,9 +48,6 @@ class Stands(Protocol):
 KeyTerm = tuple[dict[str, int], str, int, int, int]
 """Held amounts, the resource, what the head adds, the share, what is guaranteed."""
 
-Kin = tuple[Workload, RuntimeGroup, int]
-"""A workload, its kin, and a number that it shares with those that are expected to run alike."""
-
 QueueKey = tuple[bool, bool, int, bool, float, float, float, float, str]
 
 
@@ -62,7 +59,7 @@ def by_priority(line: list[Workload], tree: QueueTree) -> None:
     """The higher priority; of equals the one with the least slack before its deadline; of those the one that needs
     least, as far as the queue has learned, after the first gang that is overdue."""
     if line and tree.branches[line[0].queue].queue.ledger.runtimes:
-        kin = tree.learned.all_known_as(line)
+        kin = list(map(tree.learned.kin, line))
         waited = tree.snapshot.now - np.array([one.submitted for one in line])
         tree.patience.setdefault(line[0].queue, patience(line[0].queue, waited, tree))
         gang = overdue(line, kin, tree)
@@ -109,16 +106,15 @@ def runtime(workload: Workload, tree: QueueTree) -> float:
     return inf if trusted is None else max(trusted, workload.expected_runtime or usual or 0.0)
 
 
-def sort_by_need(line: list[Workload], kin: Sequence[Kin], waited: Values, tree: QueueTree) -> None:
+def sort_by_need(line: list[Workload], kin: Sequence[RuntimeGroup], waited: Values, tree: QueueTree) -> None:
     """First those that take the fewest GPU-seconds, in powers of two, halved for each `halving` of the patience that a
     workload has waited. Powers count as far as what was learned tells runtimes at all: where it does not, the first to
     come is first."""
     known, queue = tree.needs, line[0].queue
-    for one, group, like in {each[2]: each for each in kin}.values():
-        if like not in known:
-            known[like] = log2(min(max(runtime(one, tree), 1.0), LONGEST) * max(group.gpus, 1.0))
-    sizes = [known[like] for _, _, like in kin]
-    powers = np.array(sizes) * tree.learned.telling(queue)
+    for one in {one.like: one for one in kin}.values():
+        if one.like not in known:
+            known[one.like] = log2(min(max(runtime(one.workload, tree), 1.0), LONGEST) * max(one.gpus, 1.0))
+    powers = np.array([known[one.like] for one in kin]) * tree.learned.telling(queue)
     needs = np.floor(powers - waited / (tree.policy.halving * tree.patience[queue]))
     line[:] = [line[at] for at in np.argsort(needs, kind="stable").tolist()]
 
@@ -132,15 +128,15 @@ def patience(queue: str, seconds: Values, tree: QueueTree) -> float:
     return max(1.0, span, min(waited, BUSIEST * span))
 
 
-def overdue(line: Sequence[Workload], kin: Sequence[Kin], tree: QueueTree) -> Workload | None:
+def overdue(line: Sequence[Workload], kin: Sequence[RuntimeGroup], tree: QueueTree) -> Workload | None:
     """The first, in the order of submission, that is `overdue` and asks for more GPUs than any node has: they come free
     together only if they are kept for it."""
     since = tree.snapshot.now - tree.policy.overdue * tree.patience[line[0].queue]
     most = largest_node(tree.snapshot) / DEVICE
-    if all(group.gpus <= most for group in {like: group for _, group, like in kin}.values()):
+    if all(one.gpus <= most for one in kin):
         return None
     old = takewhile(lambda one: one.submitted <= since, line)
-    return next((one for one in old if tree.learned.runtime_group(one).gpus > most), None)
+    return next((one for one in old if tree.learned.kin(one).gpus > most), None)
 
 
 def is_early(workload: Workload, tree: QueueTree) -> bool:
@@ -149,7 +145,7 @@ def is_early(workload: Workload, tree: QueueTree) -> bool:
     patience = tree.patience.get(workload.queue)
     if patience is None or tree.snapshot.now - workload.submitted >= patience or is_aged(workload, tree):
         return False
-    return tree.learned.runtime_group(workload).gpus > largest_node(tree.snapshot) / DEVICE
+    return tree.learned.kin(workload).gpus > largest_node(tree.snapshot) / DEVICE
 
 
 def level(amount: float) -> int:

@@ -9,6 +9,7 @@ Amounts are Python ints.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import log
 from operator import attrgetter
@@ -31,10 +32,6 @@ Inherited = TypeVar("Inherited")
 class Account:
     """The quotas of one queue for one pool; each has the weight of its resources. `fixed`: the part of `held` that
     cannot be preempted; `absent`: that of pods that running gangs lost; `demand`: held and waited for."""
-
-    __slots__ = (
-        "absent", "demand", "fixed", "guaranteed", "held", "limit", "pool", "queue", "resources", "share", "weight",
-    )  # fmt: skip
 
     def __init__(self, queue: Queue, pool: str, live: Demand) -> None:
         self.queue, self.pool = queue, pool
@@ -71,19 +68,18 @@ def absolute(share: Share, live: int) -> int:
     return live * share.amount // 1000 if share.is_relative else share.amount
 
 
+@dataclass(slots=True, eq=False)
 class Branch:
     """A queue in the tree. `path`: itself first, its root last; empty where its parents lead to no root. `line`: the
-    same without parents that have no quotas, which are transparent."""
+    same without parents that have no quotas, which are transparent. `ledgers`, by pool: its own accounts, then those of
+    its ancestors."""
 
-    __slots__ = ("accounts", "children", "ledgers", "line", "path", "queue")
-
-    def __init__(self, queue: Queue) -> None:
-        self.queue = queue
-        self.children: list[Branch] = []
-        self.path: tuple[Branch, ...] = ()
-        self.line: tuple[Branch, ...] = ()
-        self.accounts: dict[str, Account] = {}
-        self.ledgers: dict[str, tuple[Account, ...]] = {}  # by pool: its own accounts, then those of its ancestors
+    queue: Queue
+    children: list["Branch"] = field(default_factory=list)
+    path: tuple["Branch", ...] = ()
+    line: tuple["Branch", ...] = ()
+    accounts: dict[str, Account] = field(default_factory=dict)
+    ledgers: dict[str, tuple[Account, ...]] = field(default_factory=dict)
 
     @property
     def is_plain(self) -> bool:
