@@ -9,6 +9,7 @@ except in a strict line (FIFO); that is known from whether it was started by the
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice, repeat, takewhile
 from math import inf, log2
 from operator import attrgetter
@@ -177,8 +178,6 @@ class PendingQueue:
     of each number that got no start, all of them in `heads`. `passed`: each workload that waits as, or behind, another,
     and that one in the same place of `leaders`."""
 
-    __slots__ = ("at", "blocked", "count", "heads", "is_strict", "leaders", "likes", "passed", "stands", "waiting")
-
     def __init__(self, waiting: list[Workload], stands: Stands, likes: list[int], *, is_strict: bool) -> None:
         self.waiting, self.is_strict, self.stands, self.likes = waiting, is_strict, stands, likes
         self.at, self.count = 0, len(waiting)
@@ -193,9 +192,7 @@ class PendingQueue:
         self.at += 1
         if not has_started:
             self._block(self.at - 1)
-        if self.blocked:
-            self._skip()
-        return self.waiting[self.at] if self.at < self.count else None
+        return self.advance(0)
 
     def advance(self, count: int) -> Workload | None:
         """So many more were started; the next."""
@@ -265,24 +262,23 @@ def numbered(name: str, line: list[Workload], memo: Memo, *, is_learned: bool) -
     return found
 
 
+@dataclass(slots=True, eq=False)
 class QueueNode:
     """A queue with something waiting in it or below: its head, its key among its siblings, its children by name and
     their keys, the first first.
     `terms`: of each governed resource what is held, by how much the head would add, and the marks it is held against;
     the same as long as the heads are alike."""
 
-    __slots__ = ("branch", "children", "equivalence", "head", "key", "keys", "line", "parent", "size", "terms")
-
-    def __init__(self, branch: Branch | None, parent: "QueueNode | None") -> None:
-        self.branch, self.parent = branch, parent
-        self.line: Queued | None = None
-        self.head: Workload | None = None
-        self.key: QueueKey | None = None
-        self.keys: list[QueueKey] = []
-        self.children: dict[str, QueueNode] = {}
-        self.equivalence: tuple[object, ...] = ()
-        self.terms: tuple[KeyTerm, ...] = ()
-        self.size = 0.0
+    branch: Branch | None
+    parent: "QueueNode | None"
+    line: "Queued | None" = None
+    head: Workload | None = None
+    key: QueueKey | None = None
+    keys: list[QueueKey] = field(default_factory=list)
+    children: dict[str, "QueueNode"] = field(default_factory=dict)
+    equivalence: tuple[object, ...] = ()
+    terms: tuple[KeyTerm, ...] = ()
+    size: float = 0.0
 
 
 class Queued(Protocol):
