@@ -33,12 +33,10 @@ class Ground(Protocol):
     """Where pods are put: a Draft, or the scratch copy that one gang is placed on. `groups`: what pods hold of a node's
     NUMA group, by row and group."""
 
-    @property
-    def snapshot(self) -> Snapshot: ...
-    @property
-    def free(self) -> Columns: ...
-    @property
-    def device_free(self) -> Columns: ...
+    snapshot: Snapshot
+    free: Columns
+    device_free: Columns
+
     @property
     def groups(self) -> Mapping[tuple[int, int], Mapping[str, int]]: ...
 

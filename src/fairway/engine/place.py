@@ -88,11 +88,8 @@ def _frozen_place(draft: Draft, ask: Ask, pool: str) -> Placements | None:
 
 def _is_short(cache: PlacementCache, ask: Ask, pool: str) -> bool:
     """Whether a podset asks for more than is free in sum, which is so for most that wait."""
-    for podset, count in zip(ask.workload.podsets, ask.counts):
-        request = cache.shape(podset.pod, pool).request
-        if request.size * count > cache.spare(pool, request.packed):
-            return True
-    return False
+    requests = (cache.shape(podset.pod, pool).request for podset in ask.workload.podsets)
+    return any(one.size * count > cache.spare(pool, one.packed) for one, count in zip(requests, ask.counts))
 
 
 def slots_of(draft: Draft, ask: Ask, pool: str) -> Slots | None:

@@ -271,12 +271,11 @@ class Overlay:
         self.free, self.device_free = cache.draft.free, cache.draft.device_free
         self.groups: Mapping[tuple[int, int], Mapping[str, int]] = cache.draft.groups
         self.standing: dict[PodClass, Counts] = dict(cache.draft.standing)
-        self._own: set[PodClass] = set()
         self._is_copy = False
 
     def fork(self) -> "Overlay":
         other = copy(self)
-        other.standing, other._own, other._is_copy = dict(self.standing), set(), False
+        other.standing, other._is_copy = dict(self.standing), False
         return other
 
     def values(self, shape: Shape, strategy: str, rows: Rows) -> Values:
@@ -300,11 +299,8 @@ class Overlay:
         for (row, _), share in zip(pieces, shares):
             self._take_devices(shape, row, share)
         if self.snapshot.is_social or looks_beside(shape.pod):
-            if shape.pod not in self._own:
-                self._own.add(shape.pod)
-                before = self.standing.get(shape.pod)
-                self.standing[shape.pod] = np.zeros(self.free.shape[1], np.int64) if before is None else before.copy()
-            np.add.at(self.standing[shape.pod], rows, counts)
+            more = np.bincount(rows, counts, len(self.snapshot.nodes)).astype(np.int64)
+            self.standing[shape.pod] = more + self.standing.get(shape.pod, 0)
 
     def _take_devices(self, shape: Shape, row: int, share: NodeShare) -> None:
         devices = self.snapshot.nodes[row].devices

@@ -20,7 +20,7 @@ from .model import GPU, MEMORY, Decayed, PodSet, Queue, Share, Workload
 from .policy import Policy
 from .resources import DEVICE, UNIT, counted, memory_of, slices
 from .runtimes import Learned
-from .snapshot import Columns, Mask, Snapshot
+from .snapshot import Columns, Snapshot
 
 ALL = "*"
 NEVER = 1 << 62
@@ -112,7 +112,7 @@ def invalid_parent(name: str, queues: Mapping[str, Queue]) -> tuple[str, str] | 
     return None
 
 
-class Offered(dict[object, dict[str, Demand]]):
+class Offered(dict[object, Mapping[str, Demand]]):
     """What usable nodes have of each resource, by pool; kept with the nodes."""
 
 
@@ -168,18 +168,17 @@ class QueueTree:
             yield branch
             yield from self._walk(branch.children)
 
-    def _sums(self, columns: Columns, named: frozenset[str]) -> dict[str, Demand]:
+    def _sums(self, columns: Columns, named: frozenset[str]) -> Mapping[str, Demand]:
         """What usable nodes have of each resource, in the pools that quotas name, and in all."""
         snapshot = self.snapshot
         live = snapshot.is_usable & (snapshot.pool_of >= 0)
         rows = [(name, row) for row, name in enumerate(self.pools) if name in named]
         masks = {ALL: live, **{name: live & (snapshot.pool_of == row) for name, row in rows}}
-        return {name: self._sum(columns, mask) for name, mask in masks.items()}
-
-    def _sum(self, columns: Columns, mask: Mask) -> dict[str, int]:
-        total = dict(zip(self.snapshot.resources, columns[:, mask].sum(axis=1).tolist()))
-        total[GPU] += sum(slices(resource) * amount for resource, amount in total.items()) * DEVICE // 7
-        return total
+        sums = {name: columns[:, mask].sum(axis=1).tolist() for name, mask in masks.items()}
+        totals = {name: dict(zip(snapshot.resources, amounts)) for name, amounts in sums.items()}
+        for total in totals.values():
+            total[GPU] += sum(slices(resource) * amount for resource, amount in total.items()) * DEVICE // 7
+        return totals
 
     # What queues hold
 

@@ -63,7 +63,7 @@ def strategy_of(workload: Workload, asked: str, pool: str) -> str:
 def linear(snapshot: Snapshot, shape: Shape, sign: float) -> Linear:
     """Packing (-1) or spreading (+1) by the resource that matters: GPUs, else the first accelerator asked for, else
     CPU, and then nodes without GPUs first."""
-    column, base = shape.request.packed, wishes(snapshot, shape)
+    column, base = shape.request.packed, wishes(snapshot, shape.pod.preferences, shape.pod.tolerations)
     if column == 0:
         base = base + bare(snapshot)
     return Linear(base, column, sign / (largest(snapshot, column) + 1))
@@ -77,7 +77,7 @@ def largest(snapshot: Snapshot, column: int) -> int:
 
 def total(score: Score, ground: Ground, shape: Shape, rows: Rows) -> Values:
     """The score with wishes."""
-    return wishes(ground.snapshot, shape)[rows] + score(ground, shape, rows)
+    return wishes(ground.snapshot, shape.pod.preferences, shape.pod.tolerations)[rows] + score(ground, shape, rows)
 
 
 def slope(sign: float, ground: Ground, shape: Shape, rows: Rows) -> Values:
@@ -206,15 +206,10 @@ def bare(snapshot: Snapshot) -> Values:
     return none
 
 
-def wishes(snapshot: Snapshot, shape: Shape) -> Values:
-    """What matters whatever the strategy: preferred node affinity, PreferNoSchedule taints, measured load."""
-    return _wishes(snapshot, shape.pod.preferences, shape.pod.tolerations)
-
-
 @of_nodes
-def _wishes(snapshot: Snapshot, preferences: tuple[Preference, ...], tolerations: tuple[Toleration, ...]) -> Values:
-    """The weight of the preferred terms that hold, as a part of all, less for each untolerated taint; and a calm
-    node."""
+def wishes(snapshot: Snapshot, preferences: tuple[Preference, ...], tolerations: tuple[Toleration, ...]) -> Values:
+    """What matters whatever the strategy: the part of preferred node affinity that holds, less for each taint of
+    PreferNoSchedule that is not tolerated, and measured load."""
     preferred = np.zeros(len(snapshot.nodes))
     for wish in preferences:
         preferred += wish.weight * matches(snapshot, (wish.term,))
