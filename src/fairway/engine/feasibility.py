@@ -9,7 +9,7 @@ Nothing here looks at scores, at topology, or at the pods that stand beside (aff
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import EllipsisType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from .resources import DEVICE, shared, taken
 from .snapshot import Columns, Mask, Snapshot, of_nodes
 
 Counts = NDArray[np.int64]
+ByNode = TypeVar("ByNode", NDArray[np.int64], NDArray[np.float64])
 Rows = NDArray[np.intp]
 Where = Rows | EllipsisType
 """Some rows, or all."""

@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from functools import partial
 from itertools import chain, repeat
-from typing import TypeVar
 
 import numpy as np
 
 from .devices import choose, room_of
 from .draft import Draft
-from .feasibility import Counts, Piece, Rows, Shape, feasible, pool_row, request_of
+from .feasibility import ByNode, Counts, Piece, Rows, Shape, feasible, pool_row, request_of
 from .memo import ByWorkload, remember
 from .model import Admission, NodeShare, PodClass, PodSet, PodSetPlacement
 from .pod_affinity import looks_beside
@@ -30,7 +29,6 @@ LONG = 64
 """Entries of the short list, or one in LONG nodes if that is more, from which on a ranking is sorted anew."""
 
 
-ByNode = TypeVar("ByNode", Counts, Values)
 Kept = dict[object, tuple[ByNode, int]]
 """Arrays by node, and how much of the draft's log they know."""
 
