@@ -6,6 +6,7 @@ least. Python loops over obstacles alone; nodes are numpy.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
@@ -14,12 +15,11 @@ import numpy as np
 from .draft import Draft
 from .feasibility import Counts, Shape, matches, pool_row, satisfies, taints_of, usable
 from .labels import CLUSTER, CORDON, NAME, READINESS, required, tolerates
-from .memo import remember
 from .model import Expression, PodSet, Term
 from .place import Ask, cache_of
 from .plan import Bar, Census, Obstacle
 from .pod_affinity import attracts, near, parted, skews
-from .snapshot import Mask, Snapshot
+from .snapshot import Mask, Snapshot, of_nodes
 
 STATES = {CORDON.key: Bar.CORDONED, **dict.fromkeys(READINESS, Bar.NOT_READY)}
 """The taints that stand for a state of the node."""
@@ -45,7 +45,9 @@ def census(draft: Draft, ask: Ask, pool: str, *, before: Mask | None = None) -> 
     shares = [int(room_for(draft, ask, shape).sum()) / size for shape, (_, size) in zip(shapes, parts)]
     tightest = int(np.argmin(shares))
     podset, size = parts[tightest]
-    nodes, left, lasting = _ruled_out(draft.snapshot, shapes[tightest], row)
+    pod, request = podset.pod, shapes[tightest].request
+    of_nodes_alone = replace(pod, namespace="", requests=(), labels=(), pod_affinity=(), spread=(), exclusive=())
+    nodes, left, lasting = _ruled_out(draft.snapshot, Shape(of_nodes_alone, request, pool), row)
     found: dict[tuple[Bar, object], Obstacle] = {(one.bar, one.about): one for one in lasting}
     for hurdle in _passing(draft, ask, shapes[tightest], before):
         left = _meet(hurdle, left, found)
@@ -54,22 +56,14 @@ def census(draft: Draft, ask: Ask, pool: str, *, before: Mask | None = None) -> 
     return Census(nodes, int(np.count_nonzero(left)), room, size, tuple(found.values()), name)
 
 
-class RuledOut(dict[object, tuple[int, Mask, tuple[Obstacle, ...]]]):
-    """Nodes of a pool, those that nothing lasting rules out, and what does the others; kept with the nodes."""
-
-
+@of_nodes
 def _ruled_out(snapshot: Snapshot, shape: Shape, row: int) -> tuple[int, Mask, tuple[Obstacle, ...]]:
-    """The number of nodes of the pool, those that nothing lasting rules out, and what does the others; kept as long as
-    the nodes stay."""
-    pod, known = shape.pod, snapshot.memo.of(RuledOut)
-    key = pod.node_selector, pod.affinity, pod.volumes, pod.tolerations, shape.request, row
-    if key not in known:
-        left, found = snapshot.pool_of == row, dict[tuple[Bar, object], Obstacle]()
-        nodes = int(np.count_nonzero(left))
-        for hurdle in _lasting(snapshot, shape):
-            left = _meet(hurdle, left, found)
-        remember(known, key, (nodes, left, tuple(found.values())))
-    return known[key]
+    """The number of nodes of the pool, those that nothing lasting rules out, and what does the others."""
+    left, found = snapshot.pool_of == row, dict[tuple[Bar, object], Obstacle]()
+    nodes = int(np.count_nonzero(left))
+    for hurdle in _lasting(snapshot, shape):
+        left = _meet(hurdle, left, found)
+    return nodes, left, tuple(found.values())
 
 
 def open_to(draft: Draft, ask: Ask, pool: str) -> Mask:
@@ -158,7 +152,7 @@ def _short(shape: Shape, snapshot: Snapshot, amounts: Counts) -> Iterator[tuple[
 
 def _beside(draft: Draft, shape: Shape, podsets: Iterable[PodSet]) -> Iterator[Hurdle]:
     """What the pods that stand rule out: host ports, anti-affinity either way, affinity, spread."""
-    snapshot, standing, pod = draft.snapshot, cache_of(draft).standing(), shape.pod
+    snapshot, standing, pod = draft.snapshot, draft.standing, shape.pod
     for key, mask in parted(snapshot, standing, pod):
         bar = Bar.PORT if key == NAME else Bar.CLAIM if key == CLUSTER else Bar.ANTI_AFFINITY
         yield Hurdle(bar, key if bar is Bar.ANTI_AFFINITY else "", mask)
@@ -167,5 +161,5 @@ def _beside(draft: Draft, shape: Shape, podsets: Iterable[PodSet]) -> Iterator[H
     if terms and not is_led:
         names = ", ".join(sorted({one.topology_key for one in terms}))
         yield Hurdle(Bar.POD_AFFINITY, names, ~near(snapshot, standing, pod))
-    for spread, mask in skews(snapshot, standing, shape, cache_of(draft).leaving()):
+    for spread, mask in skews(snapshot, standing, shape, draft.leaving()):
         yield Hurdle(Bar.SPREAD, spread.topology_key, mask)

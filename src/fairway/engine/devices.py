@@ -6,17 +6,19 @@ there, and alignment needs the node's NUMA groups. Groups are small: this is Pyt
 room of many nodes, which is numpy unless alignment is required.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 
 from .feasibility import PLENTY, Counts, Ground, Request, Shape, Where, chooses, count_room, pick
-from .model import GPU, Device, Node, NodeShare, PodClass
+from .model import GPU, Node, NodeShare, PodClass
 from .resources import DEVICE
 
 DeviceSlots = tuple[int, ...]
 Offers = dict[int, dict[str, int]]
 """What is left in each NUMA group of a node."""
+PAIR, NVLINK, NUMA = ("nvlink", "numa"), ("nvlink",), ("numa",)
+"""What the devices of a group have in common."""
 
 
 def device_room(ground: Ground, shape: Shape, rows: Where) -> Counts:
@@ -72,7 +74,7 @@ def choose(ground: Ground, shape: Shape, row: int, *, count: int) -> NodeShare |
             return None
         for slot in slots:
             free[slot] -= request.share or DEVICE
-        _charge(pod, numa.get(node.devices[slots[0]].numa))
+        _take(numa.get(node.devices[slots[0]].numa, {}), pod.requests)
         chosen.append(tuple(node.devices[slot].index for slot in slots))
     return NodeShare(node.name, count, tuple(chosen))
 
@@ -90,14 +92,14 @@ def _whole_slots(node: Node, free: list[int], pod: PodClass, request: Request, n
              if free[slot] == DEVICE and (one.numa >= 0 or not pod.alignment_required)]
     if len(whole) < request.devices:
         return None
-    fits = [group for group_of in ((_pair, _numa) if pod.alignment_required else (_pair, _nvlink, _numa))
-            for group in sorted(_grouped(node, whole, group_of), key=len) if len(group) >= request.devices]
+    fits = [group for kinds in ((PAIR, NUMA) if pod.alignment_required else (PAIR, NVLINK, NUMA))
+            for group in sorted(_grouped(node, whole, kinds), key=len) if len(group) >= request.devices]
     for group in fits:
-        if _offers(numa.get(node.devices[group[0]].numa, {}), pod):
+        if _times(numa.get(node.devices[group[0]].numa, {}), pod, but=GPU):
             return group[: request.devices]
     if fits or pod.alignment_required:
         return None if pod.alignment_required else fits[0][: request.devices]
-    groups = _grouped(node, whole, _pair)
+    groups = _grouped(node, whole, PAIR)
     if rest := set(whole).difference(*groups):
         groups.append(tuple(sorted(rest)))
     sizes = np.array([len(group) for group in groups], np.int64)
@@ -105,39 +107,19 @@ def _whole_slots(node: Node, free: list[int], pod: PodClass, request: Request, n
     return tuple(sorted(slot for at, count in taken for slot in groups[at][:count]))
 
 
-Grouping = Callable[[Device], tuple[int, ...]]
-"""The group of a device; -1 stands for unknown."""
-
-
-def _pair(device: Device) -> tuple[int, ...]:
-    return device.nvlink, device.numa
-
-
-def _nvlink(device: Device) -> tuple[int, ...]:
-    return (device.nvlink,)
-
-
-def _numa(device: Device) -> tuple[int, ...]:
-    return (device.numa,)
-
-
-def _grouped(node: Node, slots: Iterable[int], group_of: Grouping) -> list[DeviceSlots]:
+def _grouped(node: Node, slots: Iterable[int], kinds: tuple[str, ...]) -> list[DeviceSlots]:
     """Slots by group, those of no known group left out."""
     groups: dict[tuple[int, ...], DeviceSlots] = {}
     for slot in slots:
-        if max(group := group_of(node.devices[slot])) >= 0:
+        if max(group := tuple(getattr(node.devices[slot], kind) for kind in kinds)) >= 0:
             groups[group] = (*groups.get(group, ()), slot)
     return list(groups.values())
 
 
-def _offers(offered: dict[str, int], pod: PodClass) -> bool:
-    """Whether a NUMA group has what the pod asks for of each resource that the group counts, its GPUs apart."""
-    return all(offered[name] >= amount for name, amount in pod.requests if name in offered and name != GPU)
-
-
-def _charge(pod: PodClass, offered: dict[str, int] | None) -> None:
-    for name, amount in pod.requests if offered else ():
-        if offered and name in offered:
+def _take(offered: dict[str, int], amounts: Iterable[tuple[str, int]]) -> None:
+    """Take so much of what a NUMA group offers, as far as the group counts it."""
+    for name, amount in amounts:
+        if name in offered:
             offered[name] -= amount
 
 
@@ -145,9 +127,7 @@ def _offers_of(ground: Ground, row: int) -> Offers:
     """What is left in each NUMA group, as far as its holders are known."""
     left = {one.index: dict(one.capacity) for one in ground.snapshot.nodes[row].numa}
     for group, offered in left.items():
-        for name, amount in ground.groups.get((row, group), {}).items():
-            if name in offered:
-                offered[name] -= amount
+        _take(offered, ground.groups.get((row, group), {}).items())
     return left
 
 
@@ -167,7 +147,7 @@ def _aligned(ground: Ground, shape: Shape, row: int) -> int:
             return 0 if node.chooser == "Kubelet" else PLENTY
         return sum(_times(offered, pod, but="") for offered in offers.values())
     total = 0
-    for slots in _grouped(node, range(len(node.devices)), _numa):
+    for slots in _grouped(node, range(len(node.devices)), NUMA):
         rooms = [free[slot] for slot in slots]
         whole = rooms.count(DEVICE) // max(request.devices, 1)
         pods = sum(max(room, 0) // request.share for room in rooms) if request.share else whole

@@ -8,7 +8,7 @@ Changes inside `trial()` are undone unless kept; trials nest.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -17,7 +17,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from .feasibility import has_groups
+from .feasibility import Counts, has_groups
 from .memo import Key, Memo, Value
 from .model import Admission, PodClass, PodSet, PodSetPlacement, Running, Workload
 from .pod_affinity import is_friend, is_stray, keys_apart, meets
@@ -55,7 +55,7 @@ class Draft:
         self.log: list[int] = []  # rows in the order written
         self.returns = 0  # how often room may have come back, or in sight again
         self.memo = Memo()  # what placement found out about this draft
-        self.residents: dict[PodClass, Counter[int]] | None = None  # pods of a class by row, if the snapshot is social
+        self.standing: dict[PodClass, Counts] = {}  # int64[node] pods of each class, if the snapshot is social
         self.groups: dict[tuple[int, int], Counter[str]] = {}  # held of a NUMA group, by row and group, where told
         self.free: Columns = (now or snapshot).free.copy()  # int64[resource, node]
         self._cells = self.free.data  # the same, for one cell at a time
@@ -70,8 +70,7 @@ class Draft:
             self._show_out()
         else:
             self.groups = {group: held.copy() for group, held in now.groups.items()}
-            if now.residents is not None:
-                self.residents = {pod: counts.copy() for pod, counts in now.residents.items()}
+            self.standing = {pod: counts.copy() for pod, counts in now.standing.items()}
 
     # Changes
 
@@ -231,9 +230,9 @@ class Draft:
     def repelled_by(self, podsets: tuple[PodSet, ...], admission: Admission) -> set[str]:
         """Those that leave and beside which its pods may not stand, or which keep them from being first of a group."""
         rows: dict[PodClass, list[int]] = {}
-        for pod, row, _, _ in self._shares(podsets, admission) if self.residents else ():
+        for pod, row, _, _ in self._shares(podsets, admission) if self.standing else ():
             rows.setdefault(pod, []).append(row)
-        pairs = product(rows, self.residents or ())
+        pairs = product(rows, self.standing)
         foes = {(pod, other): keys for pod, other in pairs if (keys := keys_apart(pod, other))}
         stray = [pod for pod, own in rows.items() if self._is_stray(pod, own)]
         leaving = set[str]().union(*self.exits.values()) if foes or stray else ()
@@ -246,10 +245,15 @@ class Draft:
 
     def _is_stray(self, pod: PodClass, own: list[int]) -> bool:
         """Whether pods placed on these rows are not where their required affinity wants them now."""
-        rows = ((row, count - (other == pod and own.count(row))) for other, on in (self.residents or {}).items()
-                if is_friend(other, pod) for row, count in on.items())
+        rows = ((row, count - (other == pod and own.count(row))) for other, on in self.standing.items()
+                if is_friend(other, pod) for row, count in enumerate(on.tolist()))
         friends = [row for row, others in rows if others > 0]
         return bool(friends) and is_stray(self.snapshot, pod, friends, own)
+
+    def leaving(self) -> Mapping[PodClass, Counts]:
+        """int64[node] pods of each class that leave, of those that stand."""
+        later = self.later.standing if self.later else {}
+        return {pod: counts - later[pod] for pod, counts in self.standing.items() if pod in later}
 
     def _seats(self, key: str) -> Iterator[tuple[PodClass, int]]:
         """Class and row of the pods of one that leaves, of those too that it keeps."""
@@ -350,8 +354,10 @@ class Draft:
             self._cells[column, row] -= amount * count
         self.log.append(row)
         self.returns += count < 0
-        if self.residents is not None:
-            self.residents.setdefault(pod, Counter())[row] += count
+        if self.snapshot.is_social:
+            if pod not in self.standing:
+                self.standing[pod] = np.zeros(len(self.snapshot.nodes), np.int64)
+            self.standing[pod][row] += count
 
     def _slots(self, pod: PodClass, row: int, devices: tuple[int, ...], memory: int) -> Iterator[tuple[int, int]]:
         """Device slots that a pod takes of a node, and the part of each."""
@@ -372,9 +378,7 @@ class Draft:
 
     def _seat(self) -> None:
         """Count which pods run where, for pods with affinity or spread, and what of each NUMA group is held."""
-        if self.snapshot.is_social:
-            self.residents = {}
-        elif not has_groups(self.snapshot):
+        if not self.snapshot.is_social and not has_groups(self.snapshot):
             return
         free, device_free = self.free.copy(), self.device_free.copy()
         for one in self.snapshot.running:

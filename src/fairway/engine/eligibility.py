@@ -4,7 +4,7 @@ Each function gives the reason and its facts, or None. They are asked in the ord
 user claims is held against the strictest ancestor. Room, holds and victims are not looked at here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import chain
 from operator import attrgetter
@@ -160,28 +160,23 @@ def over_limit(
     accounts: tuple[Account, ...], asked: Demand, of: Callable[[Account], Demand] = attrgetter("limit")
 ) -> Why | None:
     """The first of the queue and its ancestors whose limit, or other bound, it would break."""
-    for account in accounts:
-        for resource, limit in of(account).items():
-            more = asked.get(resource, 0)
-            if more and account.held[resource] + more > limit:
-                return Reason.OVER_LIMIT, _above(account, resource, more, (account.held[resource], limit))
-    return None
+    return _over(Reason.OVER_LIMIT, ((one, one.held, of(one)) for one in accounts), asked)
 
 
 def over_guaranteed(accounts: tuple[Account, ...], fixed: Demand) -> Why | None:
     """What cannot be preempted must fit in what is guaranteed, here and at every ancestor."""
-    for account in accounts:
-        for resource in account.resources:
-            more, bound = fixed.get(resource, 0), account.guaranteed.get(resource, 0)
-            if more and account.fixed[resource] + more > bound:
-                return Reason.OVER_GUARANTEED, _above(account, resource, more, (account.fixed[resource], bound))
+    bounded = ((one, one.fixed, {name: one.guaranteed.get(name, 0) for name in one.resources}) for one in accounts)
+    return _over(Reason.OVER_GUARANTEED, bounded, fixed)
+
+
+def _over(reason: Reason, bounded: Iterable[tuple[Account, Demand, Demand]], asked: Demand) -> Why | None:
+    """The first account in which more is asked for than is left. `bounded`: account, what it uses, its bounds."""
+    for account, used, bounds in bounded:
+        for resource, bound in bounds.items():
+            more, own = asked.get(resource, 0), used[resource]
+            if more and own + more > bound:
+                return reason, Facts(
+                    resource, more, missing=own + more - bound, pool=account.pool, queue=account.queue.name,
+                    bounds={resource: bound}, used={resource: own},
+                )  # fmt: skip
     return None
-
-
-def _above(account: Account, resource: str, more: int, counted: tuple[int, int]) -> Facts:
-    """`counted`: what is used of the bound, and the bound."""
-    used, bound = counted
-    return Facts(
-        resource, more, missing=used + more - bound, pool=account.pool, queue=account.queue.name,
-        bounds={resource: bound}, used={resource: used},
-    )  # fmt: skip

@@ -122,7 +122,7 @@ def _in_pool(draft: Draft, ask: Ask, pool: str) -> Why:
 
 def _claim_in_use(draft: Draft, ask: Ask) -> str:
     """The first of its ReadWriteOncePod claims that a pod uses already; "" for none."""
-    used = {claim for pod, on in cache_of(draft).standing().items() if pod.exclusive and on.any()
+    used = {claim for pod, on in draft.standing.items() if pod.exclusive and on.any()
             for claim in pod.exclusive}
     own = (claim for podset in ask.workload.podsets for claim in podset.pod.exclusive)
     return next((claim.partition("/")[2] for claim in own if claim in used), "")

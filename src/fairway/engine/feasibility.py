@@ -9,18 +9,18 @@ Nothing here looks at scores, at topology, or at the pods that stand beside (aff
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import EllipsisType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .labels import CLUSTER, CORDON, NAME, NOT_READY, holds, implied, tolerates
-from .memo import remember
-from .model import GPU, Expression, Node, PodClass, Selector, Taint, Term
+from .model import GPU, Expression, Node, PodClass, Selector, Taint, Term, Toleration
 from .resources import DEVICE, shared, taken
-from .snapshot import Columns, Mask, Snapshot
+from .snapshot import Columns, Mask, Snapshot, of_nodes
 
 Counts = NDArray[np.int64]
+ByNode = TypeVar("ByNode", NDArray[np.int64], NDArray[np.float64])
 Rows = NDArray[np.intp]
 Where = Rows | EllipsisType
 """Some rows, or all."""
@@ -34,12 +34,10 @@ class Ground(Protocol):
     """Where pods are put: a Draft, or the scratch copy that one gang is placed on. `groups`: what pods hold of a node's
     NUMA group, by row and group."""
 
-    @property
-    def snapshot(self) -> Snapshot: ...
-    @property
-    def free(self) -> Columns: ...
-    @property
-    def device_free(self) -> Columns: ...
+    snapshot: Snapshot
+    free: Columns
+    device_free: Columns
+
     @property
     def groups(self) -> Mapping[tuple[int, int], Mapping[str, int]]: ...
 
@@ -57,6 +55,10 @@ class Request(NamedTuple):
     size: int
     is_known: bool
 
+    def of(self, column: int) -> int:
+        """What it takes of the resource in a row of `free`."""
+        return dict(zip(self.columns, self.amounts)).get(column, 0)
+
 
 class Shape(NamedTuple):
     """Pods alike, in a pool."""
@@ -73,38 +75,18 @@ class Labels(NamedTuple):
     values: tuple[str, ...]
 
 
-class NodeFacts:
-    """What labels, taints and NUMA groups say of the nodes, kept with them. `masks` are not written any more."""
-
-    def __init__(self) -> None:
-        self.labels: dict[str, Labels] = {}
-        self.masks: dict[object, Mask] = {}
-        self.taints: tuple[NDArray[np.int32], tuple[tuple[Taint, ...], ...]] | None = None
-        self.has_groups: bool | None = None
-
-    def keep(self, key: object, mask: Mask) -> Mask:
-        """Remember a mask, read-only from now on."""
-        mask.flags.writeable = False
-        return remember(self.masks, key, mask)
-
-
+@of_nodes
 def has_groups(snapshot: Snapshot) -> bool:
     """Whether some node tells what its NUMA groups offer."""
-    facts = snapshot.memo.of(NodeFacts)
-    if facts.has_groups is None:
-        facts.has_groups = any(node.numa for node in snapshot.nodes)
-    return facts.has_groups
+    return any(node.numa for node in snapshot.nodes)
 
 
+@of_nodes
 def labels_of(snapshot: Snapshot, key: str) -> Labels:
-    facts = snapshot.memo.of(NodeFacts)
-    if key not in facts.labels:
-        found = [_value(node, key) for node in snapshot.nodes]
-        values = sorted({value for value in found if value is not None})
-        code_of: dict[str | None, int] = {value: code for code, value in enumerate(values)}
-        codes = np.array([code_of.get(value, -1) for value in found], np.int32)
-        facts.labels[key] = Labels(codes, tuple(values))
-    return facts.labels[key]
+    found = [_value(node, key) for node in snapshot.nodes]
+    values = sorted({value for value in found if value is not None})
+    code_of: dict[str | None, int] = {value: code for code, value in enumerate(values)}
+    return Labels(np.array([code_of.get(value, -1) for value in found], np.int32), tuple(values))
 
 
 def _value(node: Node, key: str) -> str | None:
@@ -130,60 +112,56 @@ def matches(snapshot: Snapshot, terms: Iterable[Term]) -> Mask:
     return mask
 
 
-def selected(snapshot: Snapshot, pod: PodClass) -> Mask:
-    """Nodes that the pod's selector and its required affinity allow."""
-    key = ("selected", pod.node_selector, pod.affinity)
-    if (mask := snapshot.memo.of(NodeFacts).masks.get(key)) is not None:
-        return mask
-    mask = satisfies(snapshot, tuple(Expression(name, "In", (value,)) for name, value in pod.node_selector))
-    return snapshot.memo.of(NodeFacts).keep(key, mask & matches(snapshot, pod.affinity) if pod.affinity else mask)
+@of_nodes
+def selected(snapshot: Snapshot, labels: tuple[tuple[str, str], ...], affinity: tuple[Term, ...]) -> Mask:
+    """Nodes that a pod's selector and its required affinity allow."""
+    mask = satisfies(snapshot, tuple(Expression(name, "In", (value,)) for name, value in labels))
+    return mask & matches(snapshot, affinity) if affinity else mask
 
 
-def reached(snapshot: Snapshot, pod: PodClass) -> Mask:
-    """Nodes that all volumes of the pod reach."""
-    key = ("reached", pod.volumes)
-    if (mask := snapshot.memo.of(NodeFacts).masks.get(key)) is not None:
-        return mask
+@of_nodes
+def reached(snapshot: Snapshot, volumes: tuple[tuple[Term, ...], ...]) -> Mask:
+    """Nodes that all of these volumes reach."""
     mask = np.ones(len(snapshot.nodes), np.bool_)
-    for terms in pod.volumes:
-        mask = mask & matches(snapshot, terms)
-    return snapshot.memo.of(NodeFacts).keep(key, mask)
+    for terms in volumes:
+        mask &= matches(snapshot, terms)
+    return mask
 
 
+@of_nodes
 def taints_of(snapshot: Snapshot) -> tuple[NDArray[np.int32], tuple[tuple[Taint, ...], ...]]:
     """int32[node]: which of the lists of taints each node has; and these lists."""
-    facts = snapshot.memo.of(NodeFacts)
-    if facts.taints is None:
-        code_of: dict[tuple[Taint, ...], int] = {}
-        codes = [code_of.setdefault(node.taints, len(code_of)) for node in snapshot.nodes]
-        facts.taints = np.array(codes, np.int32), tuple(code_of)
-    return facts.taints
+    code_of: dict[tuple[Taint, ...], int] = {}
+    codes = [code_of.setdefault(node.taints, len(code_of)) for node in snapshot.nodes]
+    return np.array(codes, np.int32), tuple(code_of)
 
 
-def untolerated(snapshot: Snapshot, pod: PodClass, effects: tuple[str, ...]) -> Counts:
-    """How many taints of these effects each node has that the pod does not tolerate."""
-    codes_of, shapes = taints_of(snapshot)
-    counts = [sum(one.effect in effects and not tolerates(pod.tolerations, one) for one in shape) for shape in shapes]
+def untolerated(snapshot: Snapshot, tolerations: tuple[Toleration, ...], effects: tuple[str, ...]) -> Counts:
+    """How many taints of these effects each node has that are not tolerated."""
+    codes_of, lists = taints_of(snapshot)
+    counts = [sum(one.effect in effects and not tolerates(tolerations, one) for one in taints) for taints in lists]
     found: Counts = np.array(counts or [0], np.int64)[codes_of]
     return found
 
 
-def tolerated(snapshot: Snapshot, pod: PodClass) -> Mask:
-    """Nodes without a NoSchedule or NoExecute taint that the pod does not tolerate."""
-    key = ("tolerated", pod.tolerations)
-    if (mask := snapshot.memo.of(NodeFacts).masks.get(key)) is not None:
-        return mask
-    return snapshot.memo.of(NodeFacts).keep(key, untolerated(snapshot, pod, ("NoSchedule", "NoExecute")) == 0)
+@of_nodes
+def tolerated(snapshot: Snapshot, tolerations: tuple[Toleration, ...]) -> Mask:
+    """Nodes without a NoSchedule or NoExecute taint that is not tolerated."""
+    mask: Mask = untolerated(snapshot, tolerations, ("NoSchedule", "NoExecute")) == 0
+    return mask
 
 
 def usable(snapshot: Snapshot, pod: PodClass) -> Mask:
     """Nodes in use, and those that only a cordon or NotReady keeps out of use where the pod tolerates it."""
-    refused = {one for one in (CORDON, NOT_READY) if not tolerates(pod.tolerations, one)}
-    key = ("usable", *sorted(one.key for one in refused))
-    if (mask := snapshot.memo.of(NodeFacts).masks.get(key)) is None:
-        is_up = (one.is_up and refused.isdisjoint(implied(one)) for one in snapshot.nodes)
-        mask = snapshot.memo.of(NodeFacts).keep(key, np.fromiter(is_up, np.bool_))
-    return snapshot.is_usable | mask
+    refused = frozenset(one for one in (CORDON, NOT_READY) if not tolerates(pod.tolerations, one))
+    return snapshot.is_usable | _not_implied(snapshot, refused)
+
+
+@of_nodes
+def _not_implied(snapshot: Snapshot, refused: frozenset[Taint]) -> Mask:
+    """Nodes that are up and whose state amounts to none of these taints."""
+    is_so = (one.is_up and refused.isdisjoint(implied(one)) for one in snapshot.nodes)
+    return np.fromiter(is_so, np.bool_)
 
 
 def pool_row(snapshot: Snapshot, pool: str) -> int:
@@ -193,9 +171,9 @@ def pool_row(snapshot: Snapshot, pool: str) -> int:
 
 def allowed_nodes(snapshot: Snapshot, pod: PodClass, pool: str) -> Mask:
     """Nodes of the pool that the pod's constraints allow, ready or not, full or not."""
-    mask: Mask = selected(snapshot, pod) & reached(snapshot, pod) & tolerated(snapshot, pod)
-    mask &= snapshot.pool_of == pool_row(snapshot, pool)
-    return mask
+    mask: Mask = snapshot.pool_of == pool_row(snapshot, pool)
+    mask &= selected(snapshot, pod.node_selector, pod.affinity) & reached(snapshot, pod.volumes)
+    return mask & tolerated(snapshot, pod.tolerations)
 
 
 def open_nodes(snapshot: Snapshot, pod: PodClass, pool: str) -> Mask:

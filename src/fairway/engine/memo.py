@@ -5,6 +5,7 @@ when it is first asked for. A snapshot's memo lasts as long as the nodes and poo
 cycle's as long as these.
 """
 
+from collections import defaultdict
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar, cast
 
@@ -25,6 +26,7 @@ class ByWorkload(dict[Key, Value]):
 class Memo:
     def __init__(self) -> None:
         self._parts: dict[object, object] = {}
+        self.tables: defaultdict[object, dict[object, object]] = defaultdict(dict)  # by function: results by arguments
 
     def of(self, part: Callable[Given, Made], *args: Given.args, **kwargs: Given.kwargs) -> Made:
         """The part of this class; made with the arguments at the first call."""

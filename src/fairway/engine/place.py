@@ -88,11 +88,8 @@ def _frozen_place(draft: Draft, ask: Ask, pool: str) -> Placements | None:
 
 def _is_short(cache: PlacementCache, ask: Ask, pool: str) -> bool:
     """Whether a podset asks for more than is free in sum, which is so for most that wait."""
-    for podset, count in zip(ask.workload.podsets, ask.counts):
-        request = cache.shape(podset.pod, pool).request
-        if request.size * count > cache.spare(pool, request.packed):
-            return True
-    return False
+    requests = (cache.shape(podset.pod, pool).request for podset in ask.workload.podsets)
+    return any(one.size * count > cache.spare(pool, one.packed) for one, count in zip(requests, ask.counts))
 
 
 def slots_of(draft: Draft, ask: Ask, pool: str) -> Slots | None:
@@ -278,17 +275,17 @@ def _room(overlay: Overlay, part: Part, others: Iterable[Part] = ()) -> Counts:
         pods = np.where(part.allowed, pods, 0)
     if overlay.standing:
         opens = apart if _follows(part, others) else bears
-        pods = np.where(opens(overlay.snapshot, overlay.standing, part.shape), pods, 0)
+        pods = np.where(opens(overlay.snapshot, overlay.standing, part.shape.pod), pods, 0)
     return pods
 
 
 def _batched(overlay: Overlay, tree: DomainTree, part: Part) -> list[Piece] | None:
     """Pods that do not look at each other, in one go."""
     is_flat = (part.strategy != "Binpack" or part.shape.request.share > 0) and not part.topology.segments
-    filling = Filling(overlay, part, is_tight=bool(levels_asked(part.topology)))
     wish = linear(overlay.snapshot, part.shape, 1.0).base
     wanted = _wanted(overlay, part, _room(overlay, part))
-    return lay(tree, wanted._replace(fill=filling.fill, wish=wish if np.ptp(wish) else None, is_flat=is_flat))
+    fill = Filling(overlay, part).fill
+    return lay(tree, wanted._replace(fill=fill, wish=wish if np.ptp(wish) else None, is_flat=is_flat))
 
 
 def _wanted(overlay: Overlay, part: Part, pods: Counts) -> Wanted:
@@ -340,7 +337,7 @@ def _homes(overlay: Overlay, part: Part, pods: Counts) -> Iterator[Counts]:
 
 def _one_by_one(overlay: Overlay, part: Part, pods: Counts) -> list[int] | None:
     """The row of each pod, in the order placed. `pods` is used up."""
-    shape, leaving, rows = part.shape, overlay.cache.leaving() if part.shape.pod.spread else {}, list[int]()
+    shape, leaving, rows = part.shape, overlay.cache.draft.leaving() if part.shape.pod.spread else {}, list[int]()
     while len(rows) < part.size:
         fits = np.flatnonzero((pods > 0) & admits(overlay.snapshot, overlay.standing, shape, leaving))
         if not len(fits):
@@ -357,36 +354,37 @@ def _one_by_one(overlay: Overlay, part: Part, pods: Counts) -> list[int] | None:
     return rows
 
 
-class Filling:
-    """How the nodes of one narrowest domain are filled: as few as possible (`is_tight`), or in the order of scores."""
+class Filling(NamedTuple):
+    """How the nodes of one narrowest domain are filled."""
 
-    def __init__(self, overlay: Overlay, part: Part, *, is_tight: bool) -> None:
-        self.overlay, self.part, self.is_tight = overlay, part, is_tight
+    overlay: Overlay
+    part: Part
 
     def fill(self, rows: Rows, pods: Counts, count: int) -> list[Piece]:
         """Rows, in the order given, and counts; the rows hold them all."""
         if len(rows) == 1:
             return [(int(rows[0]), count)]
-        rows, pods = rows[pods > 0], pods[pods > 0]
-        shape = self.part.shape
-        values = self.overlay.values(shape, self.part.strategy, rows)
+        rows, pods, (overlay, part) = rows[pods > 0], pods[pods > 0], self
+        request, values = part.shape.request, overlay.values(part.shape, part.strategy, rows)
         if count == 1:
             return [(int(rows[np.lexsort((rows, -values))[0]]), 1)]
-        chosen, fill = np.zeros_like(pods), self._one_each if self.part.strategy == "Spread" else self._whole
-        if shape.request.share and self.part.strategy in ("Binpack", "Spread"):  # shared devices first
-            shared = np.minimum(shared_room(self.overlay, shape.request, rows), pods)
+        chosen = np.zeros_like(pods)
+        if request.share and part.strategy in ("Binpack", "Spread"):  # shared devices first
+            shared = np.minimum(shared_room(overlay, request, rows), pods)
             chosen = _along(np.lexsort((rows, -values)), shared, min(count, int(shared.sum())))
-            base, column, slope = linear(self.overlay.snapshot, shape, 1.0 if self.part.strategy == "Spread" else -1.0)
-            values = base[rows] + slope * (self.overlay.free[column, rows] - chosen * shape.request.size)
+            base, column, slope = linear(overlay.snapshot, part.shape, 1.0 if part.strategy == "Spread" else -1.0)
+            values = base[rows] + slope * (overlay.free[column, rows] - chosen * request.size)
+        fill = self._one_each if part.strategy == "Spread" else self._whole
         chosen = chosen + fill(rows, pods - chosen, values, count - int(chosen.sum()))
         used = np.flatnonzero(chosen)
         return list(zip(rows[used].tolist(), chosen[used].tolist()))
 
     def _whole(self, rows: Rows, pods: Counts, values: Values, count: int) -> Counts:
-        """All on one node that holds them, the best or, if tight, the one with the least room; else on the fewest if
-        tight, or in the order of scores."""
-        order = np.lexsort((rows, -values, pods) if self.is_tight else (rows, -values))
-        if count and (self.is_tight or pods.max() >= count):
+        """All on one node that holds them, the best or, in a domain that was asked for, the one with the least room;
+        else there on the fewest, or in the order of scores."""
+        is_tight = bool(levels_asked(self.part.topology))
+        order = np.lexsort((rows, -values, pods) if is_tight else (rows, -values))
+        if count and (is_tight or pods.max() >= count):
             chosen = np.zeros_like(pods)
             for at, part in pick(pods, count, order):
                 chosen[at] = part

@@ -8,7 +8,7 @@ each remember up to where the former have no room for them. It is sorted anew wh
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from functools import partial
 from itertools import chain, repeat
@@ -17,28 +17,20 @@ import numpy as np
 
 from .devices import choose, room_of
 from .draft import Draft
-from .feasibility import Counts, Piece, Rows, Shape, feasible, pool_row, request_of
+from .feasibility import ByNode, Counts, Piece, Rows, Shape, feasible, pool_row, request_of
 from .memo import ByWorkload, remember
 from .model import Admission, NodeShare, PodClass, PodSet, PodSetPlacement
 from .pod_affinity import looks_beside
 from .resources import DEVICE
-from .scoring import (
-    Linear,
-    Scores,
-    Typical,
-    Values,
-    best_fit,
-    binpack,
-    kept_useful,
-    less_fragmented,
-    spread,
-    total,
-    typical_of,
-)
+from .scoring import Linear, Score, Typical, Values, best_fit, kept_useful, less_fragmented, slope, total, typical_of
 from .snapshot import Mask
 
 LONG = 64
 """Entries of the short list, or one in LONG nodes if that is more, from which on a ranking is sorted anew."""
+
+
+Kept = dict[object, tuple[ByNode, int]]
+"""Arrays by node, and how much of the draft's log they know."""
 
 
 class Shapes(ByWorkload[tuple[int, str], Shape]):
@@ -57,12 +49,10 @@ class PlacementCache:
         self.shapes, self._masks = draft.snapshot.memo.of(Shapes), draft.snapshot.memo.of(Masks)
         self.rankings: dict[object, Ranking] = {}
         self.runs: dict[object, Slots] = {}
-        self._rooms: dict[tuple[int, str], tuple[Counts, int]] = {}  # with how much of the log they know
-        self._values: dict[tuple[int, str, str], tuple[Values, int]] = {}
+        self._rooms: Kept[Counts] = {}
+        self._values: Kept[Values] = {}
         self._spare: dict[tuple[str, int], tuple[int, int]] = {}  # with how often room had come back by then
         self._typical: Typical | None = None
-        self._standing: dict[PodClass, Counts] = {}
-        self._counted = 0
 
     def shape(self, pod: PodClass, pool: str) -> Shape:
         """The class in a pool; told by identity, which the value kept here keeps from being reused."""
@@ -88,34 +78,33 @@ class PlacementCache:
 
     def room(self, shape: Shape) -> Counts:
         """int64[node]: pods of the class that each node could take now. Not to be written."""
-        key, draft = (id(shape.pod), shape.pool), self.draft
         mask = self.mask(shape)
-        if key not in self._rooms:
-            room = np.where(mask, room_of(draft, shape, ...), 0)
-        else:
-            room, seen = self._rooms[key]
-            if len(rows := self._changed(seen)):
-                room[rows] = np.where(mask[rows], room_of(draft, shape, rows), 0)
-        return remember(self._rooms, key, (room, len(draft.log)))[0]
+        key, room = (id(shape.pod), shape.pool), lambda rows: np.where(mask[rows], room_of(self.draft, shape, rows), 0)
+        return self._current(self._rooms, key, room)
 
     def values(self, shape: Shape, strategy: str) -> Values:
         """float64[node]: the score of each node. Not to be written."""
-        key, draft = (id(shape.pod), shape.pool, strategy), self.draft
-        if key not in self._values:
-            values = total(self.scores(strategy), draft, shape, np.arange(len(draft.snapshot.nodes)))
-        else:
-            values, seen = self._values[key]
-            if len(rows := self._changed(seen)):
-                values[rows] = total(self.scores(strategy), draft, shape, rows)
-        return remember(self._values, key, (values, len(draft.log)))[0]
+        key = id(shape.pod), shape.pool, strategy
+        return self._current(self._values, key, partial(total, self.score(strategy), self.draft, shape))
 
-    def scores(self, strategy: str) -> Scores:
+    def _current(self, kept: Kept[ByNode], key: object, compute: Callable[[Rows], ByNode]) -> ByNode:
+        """What is kept of each node, computed again where a row was written since."""
+        log = self.draft.log
+        if key not in kept:
+            array = compute(np.arange(len(self.draft.snapshot.nodes)))
+        else:
+            array, seen = kept[key]
+            if rows := sorted(set(log[seen:])):
+                array[rows] = compute(np.array(rows, np.intp))
+        return remember(kept, key, (array, len(log)))[0]
+
+    def score(self, strategy: str) -> Score:
         """What orders nodes under a strategy, wishes apart."""
         if (by_typical := {"Fragmentation": kept_useful, "FGD": less_fragmented}.get(strategy)) is None:
-            return ((1.0, {"Spread": spread, "BestFit": best_fit}.get(strategy, binpack)),)
+            return best_fit if strategy == "BestFit" else partial(slope, 1.0 if strategy == "Spread" else -1.0)
         if self._typical is None:
             self._typical = typical_of(self.draft.snapshot, self._asked())
-        return ((1.0, partial(by_typical, self._typical)),)
+        return partial(by_typical, self._typical)
 
     def _asked(self) -> Iterator[Shape]:
         """The class of each pod that waits or runs, in the pool it may use first."""
@@ -124,37 +113,6 @@ class PlacementCache:
             pool = workload.pools[0] if workload.pools else snapshot.pools[0].name
             for podset in workload.podsets:
                 yield from repeat(self.shape(podset.pod, pool), podset.count)
-
-    def _changed(self, seen: int) -> Rows:
-        """Rows written since."""
-        return np.array(sorted(set(self.draft.log[seen:])), np.intp)
-
-    def standing(self) -> Mapping[PodClass, Counts]:
-        """int64[node] pods of each class; kept only where pods look at the pods beside them."""
-        draft, nodes = self.draft, len(self.draft.snapshot.nodes)
-        if draft.residents is None:
-            return self._standing
-        rows = set(draft.log[self._counted:])
-        for pod, counter in draft.residents.items():
-            if pod not in self._standing:
-                counts = self._standing[pod] = np.zeros(nodes, np.int64)
-                counts[list(counter)] = list(counter.values())
-            else:
-                for row in rows:
-                    self._standing[pod][row] = counter[row]
-        self._counted = len(draft.log)
-        return self._standing
-
-    def leaving(self) -> Mapping[PodClass, Counts]:
-        """int64[node] pods of each class that leave, of those counted as standing."""
-        draft, counts = self.draft, dict[PodClass, Counts]()
-        now, rows = draft.residents or {}, [row for row in draft.exits if row >= 0]
-        later = draft.later.residents or {} if draft.later else now
-        for pod, counter in now.items():
-            if left := {row: count for row in rows if (count := counter[row] - later[pod][row])}:
-                counts[pod] = np.zeros(len(self.draft.snapshot.nodes), np.int64)
-                counts[pod][list(left)] = list(left.values())
-        return counts
 
 
 class Ranking:
@@ -310,20 +268,19 @@ class Overlay:
         self.cache, self.snapshot = cache, cache.draft.snapshot
         self.free, self.device_free = cache.draft.free, cache.draft.device_free
         self.groups: Mapping[tuple[int, int], Mapping[str, int]] = cache.draft.groups
-        self.standing: dict[PodClass, Counts] = dict(cache.standing())
-        self._own: set[PodClass] = set()
+        self.standing: dict[PodClass, Counts] = dict(cache.draft.standing)
         self._is_copy = False
 
     def fork(self) -> "Overlay":
         other = copy(self)
-        other.standing, other._own, other._is_copy = dict(self.standing), set(), False
+        other.standing, other._is_copy = dict(self.standing), False
         return other
 
     def values(self, shape: Shape, strategy: str, rows: Rows) -> Values:
         """The score of these nodes."""
         if not self._is_copy:
             return self.cache.values(shape, strategy)[rows]
-        return total(self.cache.scores(strategy), self, shape, rows)
+        return total(self.cache.score(strategy), self, shape, rows)
 
     def room(self, shape: Shape) -> Counts:
         if not self._is_copy:
@@ -340,11 +297,8 @@ class Overlay:
         for (row, _), share in zip(pieces, shares):
             self._take_devices(shape, row, share)
         if self.snapshot.is_social or looks_beside(shape.pod):
-            if shape.pod not in self._own:
-                self._own.add(shape.pod)
-                before = self.standing.get(shape.pod)
-                self.standing[shape.pod] = np.zeros(self.free.shape[1], np.int64) if before is None else before.copy()
-            np.add.at(self.standing[shape.pod], rows, counts)
+            more = np.bincount(rows, counts, len(self.snapshot.nodes)).astype(np.int64)
+            self.standing[shape.pod] = more + self.standing.get(shape.pod, 0)
 
     def _take_devices(self, shape: Shape, row: int, share: NodeShare) -> None:
         devices = self.snapshot.nodes[row].devices

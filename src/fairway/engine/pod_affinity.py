@@ -8,6 +8,7 @@ its preferences. A class with terms of its own changes the answer with each of i
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import chain
 
 import numpy as np
 
@@ -27,10 +28,13 @@ def looks_beside(pod: PodClass) -> bool:
 
 def is_drawn(pod: PodClass, standing: Standing) -> bool:
     """Whether a pod that stands would like it near, or far."""
-    return any(
-        (term.weight is not None or not term.anti) and means(term, other, pod)
-        for other in standing for term in other.pod_affinity
-    )
+    return any(_drawing(other, pod) for other in standing)
+
+
+def _drawing(other: PodClass, pod: PodClass) -> list[PodAffinity]:
+    """The terms by which a pod that stands would like it near, or far."""
+    terms = (term for term in other.pod_affinity if term.weight is not None or not term.anti)
+    return [term for term in terms if means(term, other, pod)]
 
 
 def bound_to_itself(pod: PodClass) -> list[str]:
@@ -40,7 +44,7 @@ def bound_to_itself(pod: PodClass) -> list[str]:
 
 def admits(snapshot: Snapshot, standing: Standing, shape: Shape, leaving: Standing) -> Mask:
     """Nodes where no required term forbids the pod, nor a hard spread, which does not count those that are leaving."""
-    mask = bears(snapshot, standing, shape)
+    mask = bears(snapshot, standing, shape.pod)
     for _, skewed in skews(snapshot, standing, shape, leaving):
         mask &= ~skewed
     return mask
@@ -54,17 +58,16 @@ def skews(snapshot: Snapshot, standing: Standing, shape: Shape, leaving: Standin
             yield spread, ~_level(snapshot, counts, shape, spread)
 
 
-def bears(snapshot: Snapshot, standing: Standing, shape: Shape) -> Mask:
+def bears(snapshot: Snapshot, standing: Standing, pod: PodClass) -> Mask:
     """Nodes where no required term forbids the pod. More pods of its kind do not open others, as they do with a
     spread."""
-    mask, terms = apart(snapshot, standing, shape), required(shape.pod, anti=False)
-    return mask & _attracted(snapshot, standing, shape.pod, terms) if terms else mask
+    return apart(snapshot, standing, pod) & near(snapshot, standing, pod)
 
 
-def apart(snapshot: Snapshot, standing: Standing, shape: Shape) -> Mask:
+def apart(snapshot: Snapshot, standing: Standing, pod: PodClass) -> Mask:
     """Nodes where no port is taken and no required anti-affinity forbids the pod."""
     mask = np.ones(len(snapshot.nodes), np.bool_)
-    for _, taken in parted(snapshot, standing, shape.pod):
+    for _, taken in parted(snapshot, standing, pod):
         mask &= ~taken
     return mask
 
@@ -107,15 +110,12 @@ def is_friend(other: PodClass, pod: PodClass) -> bool:
 def likes(snapshot: Snapshot, standing: Standing, shape: Shape, leaving: Standing) -> Values:
     """How much preferred terms, its own and those of pods that stand, and soft spread favour each node: 0..1 each."""
     pod, drawn, evenness = shape.pod, np.zeros(len(snapshot.nodes)), np.zeros(len(snapshot.nodes))
-    for term in pod.pod_affinity:
-        if term.weight is not None:
-            beside = _beside(snapshot, term.topology_key, _count(standing, partial(means, term, pod)))
-            drawn += (-1 if term.anti else 1) * term.weight * np.maximum(beside, 0)
-    for other, counts in standing.items():
-        for term in other.pod_affinity:
-            if (term.weight is not None or not term.anti) and means(term, other, pod):
-                sign = -1 if term.anti else 1
-                drawn += sign * (term.weight or 1) * np.maximum(_beside(snapshot, term.topology_key, counts), 0)
+    preferred = (term for term in pod.pod_affinity if term.weight is not None)
+    own = ((term, _count(standing, partial(means, term, pod))) for term in preferred)
+    others = ((term, counts) for other, counts in standing.items() for term in _drawing(other, pod))
+    for term, counts in chain(own, others):
+        weight = -(term.weight or 1) if term.anti else term.weight or 1
+        drawn += weight * np.maximum(_beside(snapshot, term.topology_key, counts), 0)
     for spread in pod.spread:
         if not spread.hard:
             counts = _spread_over(standing, pod, spread) - _spread_over(leaving, pod, spread)
@@ -139,22 +139,21 @@ def _beside(snapshot: Snapshot, key: str, counts: Counts) -> Counts:
     codes, values = labels_of(snapshot, key)
     inside = codes >= 0
     totals = np.bincount(codes[inside], weights=np.broadcast_to(counts, codes.shape)[inside], minlength=len(values))
-    return np.append(totals, -1).astype(np.int64)[codes]
+    beside: Counts = np.append(totals, -1).astype(np.int64)[codes]
+    return beside
 
 
-def _attracted(snapshot: Snapshot, standing: Standing, pod: PodClass, terms: list[PodAffinity]) -> Mask:
-    """Domains with a pod that all terms mean. The first pod of a group that means itself goes anywhere with the keys;
-    pods of the group that are in no domain of any key do not count."""
+def near(snapshot: Snapshot, standing: Standing, pod: PodClass) -> Mask:
+    """Nodes where those are, or may yet come, that the pod must stand beside: domains with a pod that all its terms
+    mean. The first pod of a group that means itself goes anywhere with the keys; pods of the group that are in no
+    domain of any key do not count."""
+    if not (terms := required(pod, anti=False)):
+        return np.ones(len(snapshot.nodes), np.bool_)
     counts = _count(standing, lambda one: is_friend(one, pod))
     beside = np.array([_beside(snapshot, term.topology_key, counts) for term in terms])
     is_first = not np.any(beside > 0) and all(means(term, pod, pod) for term in terms)
     mask: Mask = np.all(beside >= (0 if is_first else 1), axis=0)
     return mask
-
-
-def near(snapshot: Snapshot, standing: Standing, pod: PodClass) -> Mask:
-    """Nodes where those are, or may yet come, that the pod must stand beside."""
-    return _attracted(snapshot, standing, pod, required(pod, anti=False))
 
 
 def follows(pod: PodClass) -> bool:
@@ -185,9 +184,9 @@ def _level(snapshot: Snapshot, counts: Counts, shape: Shape, spread: Spread) -> 
     for one in pod.spread:
         counted &= (labels_of(snapshot, one.topology_key).codes >= 0) | (not one.hard)
     if spread.honor_affinity:
-        counted &= selected(snapshot, pod)
+        counted &= selected(snapshot, pod.node_selector, pod.affinity)
     if spread.honor_taints:
-        counted &= tolerated(snapshot, pod)
+        counted &= tolerated(snapshot, pod.tolerations)
     totals = _beside(snapshot, spread.topology_key, np.where(counted, counts, 0))
     domains = np.count_nonzero(np.bincount(codes[counted]))
     least = totals[counted].min(initial=np.iinfo(np.int64).max) if domains >= spread.min_domains else 0

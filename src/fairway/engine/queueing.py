@@ -9,6 +9,7 @@ except in a strict line (FIFO); that is known from whether it was started by the
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice, repeat, takewhile
 from math import inf, log2
 from operator import attrgetter
@@ -48,9 +49,6 @@ class Stands(Protocol):
 KeyTerm = tuple[dict[str, int], str, int, int, int]
 """Held amounts, the resource, what the head adds, the share, what is guaranteed."""
 
-Kin = tuple[Workload, RuntimeGroup, int]
-"""A workload, its kin, and a number that it shares with those that are expected to run alike."""
-
 QueueKey = tuple[bool, bool, int, bool, float, float, float, float, str]
 
 
@@ -62,7 +60,7 @@ def by_priority(line: list[Workload], tree: QueueTree) -> None:
     """The higher priority; of equals the one with the least slack before its deadline; of those the one that needs
     least, as far as the queue has learned, after the first gang that is overdue."""
     if line and tree.branches[line[0].queue].queue.ledger.runtimes:
-        kin = tree.learned.all_known_as(line)
+        kin = list(map(tree.learned.kin, line))
         waited = tree.snapshot.now - np.array([one.submitted for one in line])
         tree.patience.setdefault(line[0].queue, patience(line[0].queue, waited, tree))
         gang = overdue(line, kin, tree)
@@ -109,16 +107,15 @@ def runtime(workload: Workload, tree: QueueTree) -> float:
     return inf if trusted is None else max(trusted, workload.expected_runtime or usual or 0.0)
 
 
-def sort_by_need(line: list[Workload], kin: Sequence[Kin], waited: Values, tree: QueueTree) -> None:
+def sort_by_need(line: list[Workload], kin: Sequence[RuntimeGroup], waited: Values, tree: QueueTree) -> None:
     """First those that take the fewest GPU-seconds, in powers of two, halved for each `halving` of the patience that a
     workload has waited. Powers count as far as what was learned tells runtimes at all: where it does not, the first to
     come is first."""
     known, queue = tree.needs, line[0].queue
-    for one, group, like in {each[2]: each for each in kin}.values():
-        if like not in known:
-            known[like] = log2(min(max(runtime(one, tree), 1.0), LONGEST) * max(group.gpus, 1.0))
-    sizes = [known[like] for _, _, like in kin]
-    powers = np.array(sizes) * tree.learned.telling(queue)
+    for one in {one.like: one for one in kin}.values():
+        if one.like not in known:
+            known[one.like] = log2(min(max(runtime(one.workload, tree), 1.0), LONGEST) * max(one.gpus, 1.0))
+    powers = np.array([known[one.like] for one in kin]) * tree.learned.telling(queue)
     needs = np.floor(powers - waited / (tree.policy.halving * tree.patience[queue]))
     line[:] = [line[at] for at in np.argsort(needs, kind="stable").tolist()]
 
@@ -132,15 +129,15 @@ def patience(queue: str, seconds: Values, tree: QueueTree) -> float:
     return max(1.0, span, min(waited, BUSIEST * span))
 
 
-def overdue(line: Sequence[Workload], kin: Sequence[Kin], tree: QueueTree) -> Workload | None:
+def overdue(line: Sequence[Workload], kin: Sequence[RuntimeGroup], tree: QueueTree) -> Workload | None:
     """The first, in the order of submission, that is `overdue` and asks for more GPUs than any node has: they come free
     together only if they are kept for it."""
     since = tree.snapshot.now - tree.policy.overdue * tree.patience[line[0].queue]
     most = largest_node(tree.snapshot) / DEVICE
-    if all(group.gpus <= most for group in {like: group for _, group, like in kin}.values()):
+    if all(one.gpus <= most for one in kin):
         return None
     old = takewhile(lambda one: one.submitted <= since, line)
-    return next((one for one in old if tree.learned.runtime_group(one).gpus > most), None)
+    return next((one for one in old if tree.learned.kin(one).gpus > most), None)
 
 
 def is_early(workload: Workload, tree: QueueTree) -> bool:
@@ -149,7 +146,7 @@ def is_early(workload: Workload, tree: QueueTree) -> bool:
     patience = tree.patience.get(workload.queue)
     if patience is None or tree.snapshot.now - workload.submitted >= patience or is_aged(workload, tree):
         return False
-    return tree.learned.runtime_group(workload).gpus > largest_node(tree.snapshot) / DEVICE
+    return tree.learned.kin(workload).gpus > largest_node(tree.snapshot) / DEVICE
 
 
 def level(amount: float) -> int:
@@ -181,8 +178,6 @@ class PendingQueue:
     of each number that got no start, all of them in `heads`. `passed`: each workload that waits as, or behind, another,
     and that one in the same place of `leaders`."""
 
-    __slots__ = ("at", "blocked", "count", "heads", "is_strict", "leaders", "likes", "passed", "stands", "waiting")
-
     def __init__(self, waiting: list[Workload], stands: Stands, likes: list[int], *, is_strict: bool) -> None:
         self.waiting, self.is_strict, self.stands, self.likes = waiting, is_strict, stands, likes
         self.at, self.count = 0, len(waiting)
@@ -197,9 +192,7 @@ class PendingQueue:
         self.at += 1
         if not has_started:
             self._block(self.at - 1)
-        if self.blocked:
-            self._skip()
-        return self.waiting[self.at] if self.at < self.count else None
+        return self.advance(0)
 
     def advance(self, count: int) -> Workload | None:
         """So many more were started; the next."""
@@ -269,24 +262,23 @@ def numbered(name: str, line: list[Workload], memo: Memo, *, is_learned: bool) -
     return found
 
 
+@dataclass(slots=True, eq=False)
 class QueueNode:
     """A queue with something waiting in it or below: its head, its key among its siblings, its children by name and
     their keys, the first first.
     `terms`: of each governed resource what is held, by how much the head would add, and the marks it is held against;
     the same as long as the heads are alike."""
 
-    __slots__ = ("branch", "children", "equivalence", "head", "key", "keys", "line", "parent", "size", "terms")
-
-    def __init__(self, branch: Branch | None, parent: "QueueNode | None") -> None:
-        self.branch, self.parent = branch, parent
-        self.line: Queued | None = None
-        self.head: Workload | None = None
-        self.key: QueueKey | None = None
-        self.keys: list[QueueKey] = []
-        self.children: dict[str, QueueNode] = {}
-        self.equivalence: tuple[object, ...] = ()
-        self.terms: tuple[KeyTerm, ...] = ()
-        self.size = 0.0
+    branch: Branch | None
+    parent: "QueueNode | None"
+    line: "Queued | None" = None
+    head: Workload | None = None
+    key: QueueKey | None = None
+    keys: list[QueueKey] = field(default_factory=list)
+    children: dict[str, "QueueNode"] = field(default_factory=dict)
+    equivalence: tuple[object, ...] = ()
+    terms: tuple[KeyTerm, ...] = ()
+    size: float = 0.0
 
 
 class Queued(Protocol):

@@ -9,6 +9,7 @@ Amounts are Python ints.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import log
 from operator import attrgetter
@@ -19,7 +20,7 @@ from .model import GPU, MEMORY, Decayed, PodSet, Queue, Share, Workload
 from .policy import Policy
 from .resources import DEVICE, UNIT, counted, memory_of, slices
 from .runtimes import Learned
-from .snapshot import Columns, Mask, Snapshot
+from .snapshot import Columns, Snapshot
 
 ALL = "*"
 NEVER = 1 << 62
@@ -31,10 +32,6 @@ Inherited = TypeVar("Inherited")
 class Account:
     """The quotas of one queue for one pool; each has the weight of its resources. `fixed`: the part of `held` that
     cannot be preempted; `absent`: that of pods that running gangs lost; `demand`: held and waited for."""
-
-    __slots__ = (
-        "absent", "demand", "fixed", "guaranteed", "held", "limit", "pool", "queue", "resources", "share", "weight",
-    )  # fmt: skip
 
     def __init__(self, queue: Queue, pool: str, live: Demand) -> None:
         self.queue, self.pool = queue, pool
@@ -71,19 +68,18 @@ def absolute(share: Share, live: int) -> int:
     return live * share.amount // 1000 if share.is_relative else share.amount
 
 
+@dataclass(slots=True, eq=False)
 class Branch:
     """A queue in the tree. `path`: itself first, its root last; empty where its parents lead to no root. `line`: the
-    same without parents that have no quotas, which are transparent."""
+    same without parents that have no quotas, which are transparent. `ledgers`, by pool: its own accounts, then those of
+    its ancestors."""
 
-    __slots__ = ("accounts", "children", "ledgers", "line", "path", "queue")
-
-    def __init__(self, queue: Queue) -> None:
-        self.queue = queue
-        self.children: list[Branch] = []
-        self.path: tuple[Branch, ...] = ()
-        self.line: tuple[Branch, ...] = ()
-        self.accounts: dict[str, Account] = {}
-        self.ledgers: dict[str, tuple[Account, ...]] = {}  # by pool: its own accounts, then those of its ancestors
+    queue: Queue
+    children: list["Branch"] = field(default_factory=list)
+    path: tuple["Branch", ...] = ()
+    line: tuple["Branch", ...] = ()
+    accounts: dict[str, Account] = field(default_factory=dict)
+    ledgers: dict[str, tuple[Account, ...]] = field(default_factory=dict)
 
     @property
     def is_plain(self) -> bool:
@@ -116,7 +112,7 @@ def invalid_parent(name: str, queues: Mapping[str, Queue]) -> tuple[str, str] | 
     return None
 
 
-class Offered(dict[object, dict[str, Demand]]):
+class Offered(dict[object, Mapping[str, Demand]]):
     """What usable nodes have of each resource, by pool; kept with the nodes."""
 
 
@@ -172,18 +168,17 @@ class QueueTree:
             yield branch
             yield from self._walk(branch.children)
 
-    def _sums(self, columns: Columns, named: frozenset[str]) -> dict[str, Demand]:
+    def _sums(self, columns: Columns, named: frozenset[str]) -> Mapping[str, Demand]:
         """What usable nodes have of each resource, in the pools that quotas name, and in all."""
         snapshot = self.snapshot
         live = snapshot.is_usable & (snapshot.pool_of >= 0)
         rows = [(name, row) for row, name in enumerate(self.pools) if name in named]
         masks = {ALL: live, **{name: live & (snapshot.pool_of == row) for name, row in rows}}
-        return {name: self._sum(columns, mask) for name, mask in masks.items()}
-
-    def _sum(self, columns: Columns, mask: Mask) -> dict[str, int]:
-        total = dict(zip(self.snapshot.resources, columns[:, mask].sum(axis=1).tolist()))
-        total[GPU] += sum(slices(resource) * amount for resource, amount in total.items()) * DEVICE // 7
-        return total
+        sums = {name: columns[:, mask].sum(axis=1).tolist() for name, mask in masks.items()}
+        totals = {name: dict(zip(snapshot.resources, amounts)) for name, amounts in sums.items()}
+        for total in totals.values():
+            total[GPU] += sum(slices(resource) * amount for resource, amount in total.items()) * DEVICE // 7
+        return totals
 
     # What queues hold
 

@@ -23,11 +23,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from heapq import nsmallest
+from itertools import accumulate
 from math import ceil, exp, log, log2, sqrt
 from statistics import median
 from typing import NamedTuple
 
-from .memo import ByWorkload, remember
+from .memo import ByWorkload
 from .model import Sketch, Workload
 from .resources import gpus_of
 from .snapshot import Snapshot
@@ -103,6 +104,11 @@ class Lengths:
         return max(beyond, self.seconds[-1]) * (1 - log(1 - max(0.0, wanted - self.upto[-1]) / rest))
 
 
+@lru_cache(1 << 10)
+def _lengths(sketch: Sketch) -> Lengths:
+    return Lengths(sketch)
+
+
 def _mean_over_time(seconds: Iterable[tuple[float, float]]) -> float:
     """The mean of so many seconds, each with a weight, over all of these seconds; 0 where there are none."""
     weighted = [(one * weight, one) for one, weight in seconds]
@@ -129,10 +135,7 @@ def _hour(group: Group) -> tuple[int, Group]:
 
 def known_group(runtimes: Runtimes, groups: Iterable[Group]) -> Group:
     """The first of these groups of which enough was seen, else all."""
-    for group in groups:
-        if group in runtimes and _is_enough(runtimes[group]):
-            return group
-    return "", ""
+    return next((group for group in groups if group in runtimes and _is_enough(runtimes[group])), ("", ""))
 
 
 def _sort_of(name: str) -> str:
@@ -145,30 +148,13 @@ def _sort_of(name: str) -> str:
 
 def _is_enough(sketch: Sketch) -> bool:
     """Whether `count` comes to ENOUGH, counted no further than that: it is asked for each kind in each cycle."""
-    seen = 0.0
-    for _, weight in sketch.points:
-        seen += weight
-        if seen >= ENOUGH:
-            return True
-    return False
-
-
-class RuntimeGroup(NamedTuple):
-    """Of a workload: its groups, narrowest first, and the GPUs of all its pods."""
-
-    groups: tuple[Group, ...]
-    gpus: float
+    return any(seen >= ENOUGH for seen in accumulate(weight for _, weight in sketch.points))
 
 
 def groups(workload: Workload) -> tuple[Group, ...]:
     """Narrowest first: its batch; its name, and all of its queue, also by how many GPUs are asked for, in powers of
     two."""
-    return runtime_group_of(workload).groups
-
-
-def runtime_group_of(workload: Workload) -> RuntimeGroup:
-    held = gpus(workload)
-    return RuntimeGroup(_groups(workload.user, job_family(workload.name), held, int(workload.submitted // HOUR)), held)
+    return _groups(workload.user, job_family(workload.name), gpus(workload), int(workload.submitted // HOUR))
 
 
 @lru_cache(1 << 12)
@@ -198,16 +184,22 @@ class Known(NamedTuple):
     least: float
 
 
-class RuntimeGroups(ByWorkload[int, tuple[Workload, RuntimeGroup, int]]):
-    """Workload, kin and number, by identity."""
+class RuntimeGroup(NamedTuple):
+    """A workload, its groups, narrowest first, the GPUs of all its pods, and a number that it shares with those that
+    are expected to run alike."""
+
+    workload: Workload
+    groups: tuple[Group, ...]
+    gpus: float
+    like: int
+
+
+class RuntimeGroups(ByWorkload[int, RuntimeGroup]):
+    """By the identity of the workload."""
 
 
 class RuntimeGroupNumbers(ByWorkload[object, int]):
     """Numbers of those that are expected to run alike."""
-
-
-class Sketches(dict[int, tuple[Sketch, Lengths]]):
-    """What was learned, made ready to be asked; by identity."""
 
 
 class Moments(NamedTuple):
@@ -218,6 +210,7 @@ class Moments(NamedTuple):
     square: float
 
 
+@lru_cache(1 << 12)  # sketches stay the same until one of their kind ends
 def moments(sketch: Sketch) -> Moments:
     logs = [(log(seconds), weight) for seconds, weight in sketch.points]
     seen = sum(weight for _, weight in logs)
@@ -239,16 +232,8 @@ def explained(kinds: Sequence[Moments]) -> float:
     return max(0.0, 1 - (within / free) / (whole / (seen - 1)) - by_chance) if whole else 0.0
 
 
-class Told(NamedTuple):
-    """Of a queue's memory: how telling it is, and the moments of its sketches, by identity."""
-
-    runtimes: object
-    telling: float
-    moments: dict[int, tuple[Sketch, Moments]]
-
-
-class Telling(dict[str, Told]):
-    """By queue, as long as it remembers the same."""
+class Telling(dict[str, tuple[object, float]]):
+    """By queue what it remembers, and how telling that is."""
 
 
 class Learned:
@@ -260,7 +245,6 @@ class Learned:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot, memo = snapshot, snapshot.memo
         self._runtime_groups, self._numbers = memo.of(RuntimeGroups), memo.of(RuntimeGroupNumbers)
-        self._sketches = memo.of(Sketches)
         self._known: dict[tuple[str, Group], Known | None] = {}
 
     @cached_property
@@ -276,9 +260,9 @@ class Learned:
         now, runtimes = self._snapshot.now, self._runtimes
         for one in self._snapshot.running:
             if one.admitted_at is not None and (queue := one.workload.queue) in runtimes:
-                (groups, gpus), age = self.runtime_group(one.workload), now - one.admitted_at
-                held[queue].append((age, gpus))
-                for group in groups[: self.aged]:
+                kin, age = self.kin(one.workload), now - one.admitted_at
+                held[queue].append((age, kin.gpus))
+                for group in kin.groups[: self.aged]:
                     ages[queue, group].append(age)
         return ages, held
 
@@ -300,16 +284,14 @@ class Learned:
         number of GPUs, whichever tells most, explains half of the variance of the logarithms of runtimes; below, the
         cube root of the part of that half that is explained."""
         known, runtimes = self._snapshot.memo.of(Telling), self._snapshot.queues[queue].ledger.runtimes
-        if queue not in known or known[queue].runtimes is not runtimes:
-            before = known[queue].moments if queue in known else {}
-            found = {id(one): before.get(id(one)) or (one, moments(one)) for _, one in runtimes}
+        if queue not in known or known[queue][0] is not runtimes:
             sorts = defaultdict[str, list[Moments]](list)
             for (_, name), sketch in runtimes:
-                if (kind := found[id(sketch)][1]).seen >= ENOUGH:
+                if (kind := moments(sketch)).seen >= ENOUGH:
                     sorts[_sort_of(name)].append(kind)
             most = max((explained(kinds) for sort, kinds in sorts.items() if sort), default=0.0)
-            known[queue] = Told(runtimes, min(1.0, 2 * most) ** (1 / 3), found)
-        return known[queue].telling
+            known[queue] = runtimes, min(1.0, 2 * most) ** (1 / 3)
+        return known[queue][1]
 
     def knows(self, workload: Workload) -> bool:
         """Whether anything was learned."""
@@ -323,35 +305,28 @@ class Learned:
     def is_own(self, workload: Workload) -> bool:
         """Whether enough of its name were seen; else it is taken for one of its user's, or its queue's."""
         known = self._of(workload)
-        return known is not None and known.group in self.runtime_group(workload).groups[:3]
+        return known is not None and known.group in self.kin(workload).groups[:3]
 
     def unknown_batch(self, workload: Workload) -> Group | None:
         """Its batch, unless enough of that have ended: those that came together are alike, whatever they will be. None
         where nothing was learned at all."""
-        known, batch = self._of(workload), self.runtime_group(workload).groups[0]
+        known, batch = self._of(workload), self.kin(workload).groups[0]
         return batch if known and known.group != batch else None
 
-    def runtime_group(self, workload: Workload) -> RuntimeGroup:
-        return self.known_as(workload)[1]
-
-    def known_as(self, workload: Workload) -> tuple[Workload, RuntimeGroup, int]:
-        """The workload, its kin, and a number that it shares with those that are expected to run alike."""
-        return self._runtime_groups.get(id(workload)) or self._found(workload)
-
-    def all_known_as(self, line: Sequence[Workload]) -> list[tuple[Workload, RuntimeGroup, int]]:
-        """`known_as` of each."""
-        return [known or self._found(one) for one, known in zip(line, map(self._runtime_groups.get, map(id, line)))]
-
-    def _found(self, one: Workload) -> tuple[Workload, RuntimeGroup, int]:
-        runtime_group, numbers = runtime_group_of(one), self._numbers
-        like = one.queue, runtime_group.groups[0], runtime_group.gpus, one.time_limit, one.expected_runtime
-        self._runtime_groups[id(one)] = found = one, runtime_group, numbers.setdefault(like, len(numbers))
+    def kin(self, one: Workload) -> RuntimeGroup:
+        """The group of a workload."""
+        found = self._runtime_groups.get(id(one))
+        if found is None:
+            names, held = groups(one), gpus(one)
+            like = one.queue, names[0], held, one.time_limit, one.expected_runtime
+            number = self._numbers.setdefault(like, len(self._numbers))
+            found = self._runtime_groups[id(one)] = RuntimeGroup(one, names, held, number)
         return found
 
     def _of(self, workload: Workload) -> Known | None:
         if workload.queue not in self._runtimes:
             return None
-        names = self.runtime_group(workload).groups
+        names = self.kin(workload).groups
         kind = workload.queue, names[0]
         if kind not in self._known:
             self._known[kind] = self._look_up(workload.queue, names)
@@ -363,14 +338,8 @@ class Learned:
         if group not in runtimes:
             return None
         batch = self._running[0].get((queue, names[0])) if group != names[0] else None
-        lengths = self._ready(runtimes[group], self._running[0].get((queue, group), ()))
-        return Known(group, lengths, median(batch) if batch else 0.0)
-
-    def _ready(self, sketch: Sketch, ages: Sequence[float]) -> Lengths:
-        if ages:
-            return Lengths(sketch, ages)
-        kept, key = self._sketches, id(sketch)
-        return (kept.get(key) or remember(kept, key, (sketch, Lengths(sketch))))[1]
+        ages, sketch = self._running[0].get((queue, group)), runtimes[group]
+        return Known(group, Lengths(sketch, ages) if ages else _lengths(sketch), median(batch) if batch else 0.0)
 
 
 class Foreseen(Learned):

@@ -14,14 +14,12 @@ from numpy.typing import NDArray
 
 from .devices import tightest
 from .feasibility import Counts, Ground, Rows, Shape, allowed_nodes, matches, untolerated
-from .memo import remember
-from .model import GPU, Workload
+from .model import GPU, Preference, Toleration, Workload
 from .resources import DEVICE
-from .snapshot import Mask, Snapshot
+from .snapshot import Mask, Snapshot, of_nodes
 
 Values = NDArray[np.float64]
 Score = Callable[[Ground, Shape, Rows], Values]
-Scores = tuple[tuple[float, Score], ...]
 
 WISH = 10.0
 """What a whole preference weighs against packing."""
@@ -31,14 +29,6 @@ TIE = 1e-3
 """What tells nodes apart that are equal in whole per cent."""
 BUSY = 700
 """Milli of its capacity from which on a node's measured use counts as risk."""
-
-
-class NodeScores:
-    """What scores follow from nodes alone, kept with them: by name, and the most of a resource by its row."""
-
-    def __init__(self) -> None:
-        self.values: dict[object, Values] = {}
-        self.largest: dict[int, int] = {}
 
 
 class Linear(NamedTuple):
@@ -73,30 +63,26 @@ def strategy_of(workload: Workload, asked: str, pool: str) -> str:
 def linear(snapshot: Snapshot, shape: Shape, sign: float) -> Linear:
     """Packing (-1) or spreading (+1) by the resource that matters: GPUs, else the first accelerator asked for, else
     CPU, and then nodes without GPUs first."""
-    column, base = shape.request.packed, wishes(snapshot, shape)
+    column, base = shape.request.packed, wishes(snapshot, shape.pod.preferences, shape.pod.tolerations)
     if column == 0:
         base = base + bare(snapshot)
     return Linear(base, column, sign / (largest(snapshot, column) + 1))
 
 
+@of_nodes
 def largest(snapshot: Snapshot, column: int) -> int:
     """The most of a resource that one node has."""
-    largest = snapshot.memo.of(NodeScores).largest
-    if column not in largest:
-        largest[column] = int(snapshot.capacity[column].max(initial=0))
-    return largest[column]
+    return int(snapshot.capacity[column].max(initial=0))
 
 
-def total(scores: Scores, ground: Ground, shape: Shape, rows: Rows) -> Values:
-    """The weighted sum, wishes included."""
-    values = wishes(ground.snapshot, shape)[rows]
-    for weight, score in scores:
-        values = values + weight * score(ground, shape, rows)
-    return values
+def total(score: Score, ground: Ground, shape: Shape, rows: Rows) -> Values:
+    """The score with wishes."""
+    return wishes(ground.snapshot, shape.pod.preferences, shape.pod.tolerations)[rows] + score(ground, shape, rows)
 
 
-def _slope(ground: Ground, shape: Shape, rows: Rows, sign: float) -> Values:
-    """For a fraction the shared device with the least room that fits comes first."""
+def slope(sign: float, ground: Ground, shape: Shape, rows: Rows) -> Values:
+    """-1: the fewest free GPUs first; without GPUs nodes that have none, then the least CPU. 1: the most free first.
+    For a fraction the shared device with the least room that fits comes first."""
     column = shape.request.packed
     values: Values = sign / (largest(ground.snapshot, column) + 1) * ground.free[column, rows]
     if shape.request.share:
@@ -105,48 +91,31 @@ def _slope(ground: Ground, shape: Shape, rows: Rows, sign: float) -> Values:
     return values if column else bare(ground.snapshot)[rows] + values
 
 
-def binpack(ground: Ground, shape: Shape, rows: Rows) -> Values:
-    """The fewest free GPUs first; without GPUs nodes that have none, then the least CPU."""
-    return _slope(ground, shape, rows, -1.0)
-
-
-def spread(ground: Ground, shape: Shape, rows: Rows) -> Values:
-    """The most free first."""
-    return _slope(ground, shape, rows, 1.0)
-
-
 def typical_of(snapshot: Snapshot, shapes: Iterable[Shape]) -> Typical:
     """The most frequent kinds, until they are 95 % of all."""
     first: dict[object, Shape] = {}
     seen: Counter[object] = Counter()
     for shape in shapes:
-        pod, asked = shape.pod, dict(zip(shape.request.columns, shape.request.amounts))
-        key: object = asked.get(0, 0), shape.request.devices, shape.request.share, pod.node_selector, pod.affinity
+        pod, request = shape.pod, shape.request
+        key: object = request.of(0), request.devices, request.share, pod.node_selector, pod.affinity
         first.setdefault(key, shape)
         seen[key] += 1
-    common, left = [], 0.95 * seen.total()
+    common, left = list[tuple[Shape, int]](), 0.95 * seen.total()
     for key, count in seen.most_common():
         if left > 0:
             common.append((first[key], count))
         left -= count
-    needs = [(shape.request, dict(zip(shape.request.columns, shape.request.amounts))) for shape, _ in common]
     frequency = np.array([count for _, count in common], np.float64)
-    milli = [request.share or DEVICE * (request.devices > 0) for request, _ in needs]
-    sizes = sorted(set(milli))
-    devices = np.array([max(request.devices, 1) for request, _ in needs], np.int64)
-    sized = np.array(milli, np.int64)
+    frequency /= max(frequency.sum(), 1)
+    requests = [shape.request for shape, _ in common]
+    devices = np.array([max(request.devices, 1) for request in requests], np.int64)
+    milli = np.array([request.share or DEVICE * (request.devices > 0) for request in requests], np.int64)
+    sizes, size = np.unique(milli, return_inverse=True)
     masks = np.array([allowed_nodes(snapshot, shape.pod, shape.pool) for shape, _ in common], np.bool_)
     open_to = masks.reshape(len(common), len(snapshot.nodes))
-    frequency /= max(frequency.sum(), 1)
-    return Typical(
-        cpu=np.array([asked.get(0, 0) for _, asked in needs], np.int64),
-        devices=devices,
-        size=np.array([sizes.index(one) for one in milli], np.intp),
-        sizes=np.array(sizes, np.int64),
-        open=open_to,
-        frequency=np.where(sized > 0, frequency, 0),
-        sought=_sought(snapshot, open_to, frequency * devices * sized),
-    )
+    cpu = np.array([request.of(0) for request in requests], np.int64)
+    sought = _sought(snapshot, open_to, frequency * devices * milli)
+    return Typical(cpu, devices, size, sizes, open_to, np.where(milli > 0, frequency, 0), sought)
 
 
 def _sought(snapshot: Snapshot, open_to: Mask, asked: Values) -> Values:
@@ -170,19 +139,12 @@ def less_fragmented(typical: Typical, ground: Ground, shape: Shape, rows: Rows) 
 def kept_useful(typical: Typical, ground: Ground, shape: Shape, rows: Rows) -> Values:
     """FGD's, less what the pod strands, the part of the node's free GPUs beyond the part of its CPU that is free, and
     less what is sought there by others that cannot go elsewhere; in whole per cent."""
-    asked, both = dict(zip(shape.request.columns, shape.request.amounts)), np.ix_([0, 3], rows.tolist())
+    request, both = shape.request, np.ix_([0, 3], rows.tolist())
     free, whole = ground.free[both], np.maximum(ground.snapshot.capacity[both], 1)
-    taken = np.array([[asked.get(0, 0)], [asked.get(3, 0)]], np.int64)
-    stranded = _beyond((free - taken) / whole) - _beyond(free / whole)
-    takes = bool(shape.request.devices or shape.request.share)  # pods without GPUs take none of it
-    sought = typical.sought[rows] * takes
+    after, before = (free - np.array([[request.of(0)], [request.of(3)]], np.int64)) / whole, free / whole
+    stranded = np.maximum(after[1] - after[0], 0) - np.maximum(before[1] - before[0], 0)
+    sought = typical.sought[rows] * bool(request.devices or request.share)  # pods without GPUs take none of it
     return _percent(_kept(typical, ground, shape, rows) - STRANDED * stranded - SOUGHT * sought)
-
-
-def _beyond(parts: Values) -> Values:
-    """The part of the GPUs beyond that of the CPU."""
-    beyond: Values = np.maximum(parts[1] - parts[0], 0)
-    return beyond
 
 
 def _percent(values: Values) -> Values:
@@ -193,17 +155,15 @@ def _percent(values: Values) -> Values:
 
 def _kept(typical: Typical, ground: Ground, shape: Shape, rows: Rows) -> Values:
     """FGD's gradient, in 0..1. A fraction takes the device with the least room that fits: to try each is no better."""
-    cpu, devices = ground.free[0, rows], _devices(ground, rows)
-    left = cpu - dict(zip(shape.request.columns, shape.request.amounts)).get(0, 0)
-    if shape.request.share:
-        size = shape.request.share
+    cpu, devices, size = ground.free[0, rows], _devices(ground, rows), shape.request.share
+    if size:
         least = np.argmin(np.where(devices >= size, devices, 2 * DEVICE), axis=1)
         after = devices.copy()
         after[np.arange(len(rows)), least] -= size
     else:
         whole = devices == DEVICE
         after = np.where(whole & (np.cumsum(whole, axis=1) <= shape.request.devices), 0, devices)
-    open_to = typical.open[:, rows]
+    left, open_to = cpu - shape.request.of(0), typical.open[:, rows]
     more = (_fragments(typical, after, left, open_to) - _fragments(typical, devices, cpu, open_to)) / DEVICE
     score: Values = 1 / (1 + np.exp(more))
     return score
@@ -238,40 +198,29 @@ def best_fit(ground: Ground, shape: Shape, rows: Rows) -> Values:
     return 1 - left
 
 
+@of_nodes
 def bare(snapshot: Snapshot) -> Values:
     """1 for nodes without GPUs, 0 for the others."""
-    values = snapshot.memo.of(NodeScores).values
-    if "bare" not in values:
-        rows = [row for row, name in enumerate(snapshot.resources) if name == GPU or "/mig-" in name or "/gpu" in name]
-        values["bare"] = (snapshot.capacity[rows].sum(axis=0) == 0).astype(np.float64)
-    return values["bare"]
+    rows = [row for row, name in enumerate(snapshot.resources) if name == GPU or "/mig-" in name or "/gpu" in name]
+    none: Values = (snapshot.capacity[rows].sum(axis=0) == 0).astype(np.float64)
+    return none
 
 
-def wishes(snapshot: Snapshot, shape: Shape) -> Values:
-    """What matters whatever the strategy: preferred node affinity, PreferNoSchedule taints, measured load."""
-    values, key = snapshot.memo.of(NodeScores).values, ("wishes", shape.pod.preferences, shape.pod.tolerations)
-    if key not in values:
-        wished = WISH * (_preferred(snapshot, shape) + _unmarked(snapshot, shape)) + _calm(snapshot)
-        return remember(values, key, wished)
-    return values[key]
+@of_nodes
+def wishes(snapshot: Snapshot, preferences: tuple[Preference, ...], tolerations: tuple[Toleration, ...]) -> Values:
+    """What matters whatever the strategy: the part of preferred node affinity that holds, less for each taint of
+    PreferNoSchedule that is not tolerated, and measured load."""
+    preferred = np.zeros(len(snapshot.nodes))
+    for wish in preferences:
+        preferred += wish.weight * matches(snapshot, (wish.term,))
+    preferred /= max(sum(wish.weight for wish in preferences), 1)
+    unmarked = 1 / (1.0 + untolerated(snapshot, tolerations, ("PreferNoSchedule",))) - 1
+    wished: Values = WISH * (preferred + unmarked) + _calm(snapshot)
+    return wished
 
 
-def _preferred(snapshot: Snapshot, shape: Shape) -> Values:
-    """The weight of the preferred node affinity terms that hold, as a part of all."""
-    values = np.zeros(len(snapshot.nodes))
-    for wish in shape.pod.preferences:
-        values += wish.weight * matches(snapshot, (wish.term,))
-    return values / max(sum(wish.weight for wish in shape.pod.preferences), 1)
-
-
-def _unmarked(snapshot: Snapshot, shape: Shape) -> Values:
-    """0 without PreferNoSchedule taints that the pod does not tolerate, less for each."""
-    return 1 / (1.0 + untolerated(snapshot, shape.pod, ("PreferNoSchedule",))) - 1
-
-
+@of_nodes
 def _calm(snapshot: Snapshot) -> Values:
     """0 where measured use is low, falling to -1 from BUSY on with the busiest resource [Trimaran]."""
-    if "calm" not in snapshot.memo.of(NodeScores).values:
-        worst = np.array([max(use for _, use in node.load) if node.load else 0 for node in snapshot.nodes], np.float64)
-        snapshot.memo.of(NodeScores).values["calm"] = -np.clip((worst - BUSY) / (1000 - BUSY), 0, 1)
-    return snapshot.memo.of(NodeScores).values["calm"]
+    worst = np.array([max((use for _, use in node.load), default=0) for node in snapshot.nodes], np.float64)
+    return -np.clip((worst - BUSY) / (1000 - BUSY), 0, 1)

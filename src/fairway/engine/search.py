@@ -66,7 +66,7 @@ class Search:
         allowed, podsets = self.cycle.allowed(self.cycle.shunned(self.workload)), self.workload.podsets
         own = [podset.pod for podset in podsets if bound_to_itself(podset.pod)]
         for pod in own if self.candidates.neighbours(self.workload) - self.barred else ():
-            beside = near(self.cycle.snapshot, cache_of(self.cycle.draft).standing(), pod)
+            beside = near(self.cycle.snapshot, self.cycle.draft.standing, pod)
             allowed = beside if allowed is None else allowed & beside
         return allowed
 
@@ -167,7 +167,7 @@ class Search:
         if self.allowed is not None:
             mask = mask & self.allowed
         if pod.pod_affinity:
-            mask = mask & near(self.cycle.snapshot, cache.standing(), pod)
+            mask = mask & near(self.cycle.snapshot, self._ahead.standing, pod)
         count -= self._use_free(shape, mask, count)
         if count <= 0:
             return True

@@ -6,16 +6,17 @@ or is leaving, here and by pods of others; where a pod's devices are not known o
 `memo` keeps what was found out about these nodes (masks, scores of a class); it never changes an answer.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import wraps
 from math import inf
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Concatenate, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .memo import Memo
+from .memo import Given, Made, Memo, remember
 from .model import GPU, Disruption, Ended, Node, Pod, Pool, Queue, Reservation, Running, Workload
 
 TURN = attrgetter("submitted", "key")  # the order of what waits
@@ -64,6 +65,22 @@ class Snapshot:
     is_social: bool
     memo: Memo
     alters_at: float = inf
+
+
+def of_nodes(make: Callable[Concatenate[Snapshot, Given], Made]) -> Callable[Concatenate[Snapshot, Given], Made]:
+    """A function of nodes, pools and hashable arguments, computed once as long as the nodes stay; arrays that it
+    returns are read-only."""
+
+    @wraps(make)
+    def kept(snapshot: Snapshot, /, *args: Given.args, **kwargs: Given.kwargs) -> Made:
+        known = snapshot.memo.tables[make]
+        if args not in known:
+            remember(known, args, made := make(snapshot, *args, **kwargs))
+            if isinstance(made, np.ndarray):
+                made.flags.writeable = False
+        return cast(Made, known[args])
+
+    return kept
 
 
 def largest_node(snapshot: Snapshot) -> int:

@@ -9,9 +9,9 @@ It decides nothing and drops nothing that was not said to be gone.
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,8 +49,7 @@ Charge = tuple[PodClass, int, tuple[int, ...]]
 """Pods of a class on a node: how many, and their devices where known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(NamedTuple):
     """What is read off nodes and pools alone; made anew when one of them changes, and the memo with it."""
 
     nodes: tuple[Node, ...]
@@ -140,8 +139,7 @@ class State:
         self._moved = True  # nodes came, went or changed, or pools did
         self._rows: dict[str, int] = {}
         self._resources: tuple[str, ...] = columns(())
-        self._capacity = np.zeros((len(self._resources), 0), np.int64)
-        self._free, self._outside = self._capacity.copy(), self._capacity.copy()
+        self._columns = np.zeros((3, len(self._resources), 0), np.int64)  # capacity, free, outside
         self._device_free = np.zeros((0, 0), np.int64)
         self._layout = Layout((), (), np.zeros(0, np.int32), np.zeros(0, np.bool_), (), Memo())
 
@@ -162,9 +160,9 @@ class State:
         row = self._rows.get(node) if node in self._nodes else None  # else it is gone since the last snapshot
         if row is not None and node in self._dirty:
             self._write(node, row)
-        if row is None or (self._free[:, row] >= 0).all():
+        if row is None or (self._columns[1, :, row] >= 0).all():
             return False
-        free, memory = dict(zip(self._resources, self._free[:, row])), self._memory(node, row)
+        free, memory = dict(zip(self._resources, self._columns[1, :, row].tolist())), self._memory(node, row)
         others = [self._running[other] for other in self._on[node] if other != key]
         for where, (pod, count, _) in chain(*map(_waiting, others)):
             for resource, amount in taken(pod, memory).items() if where == node else ():
@@ -276,12 +274,10 @@ class State:
                 self._moved |= self._nodes.pop(gone.key, None) is not None
             case "Pool":
                 self._moved |= self._pools.pop(gone.key, None) is not None
-            case "Queue":
-                self._queues.pop(gone.key, None)
-            case "Reservation":
-                self._reservations.pop(gone.key, None)
-            case "Disruption":
-                self._disruptions.pop(gone.key, None)
+            case kind:
+                tables: dict[str, dict[str, Queue] | dict[str, Reservation] | dict[str, Disruption]]
+                tables = {"Queue": self._queues, "Reservation": self._reservations, "Disruption": self._disruptions}
+                tables[kind].pop(gone.key, None)
 
     # What is held
 
@@ -301,7 +297,8 @@ class State:
                 self._running[key] = running = fact if workload is fact.workload else replace(fact, workload=workload)
                 self._tally(running, 1)
                 for node, charge in charges(running):
-                    self._charge(node, key, charge)
+                    self._on[node][key] = (*self._on[node].get(key, ()), charge)
+                    self._dirty.add(node)
             case Workload():
                 last = next(reversed(self._pending.values()), fact)
                 self._is_in_order &= key in self._pending or TURN(last) <= TURN(fact)
@@ -341,22 +338,15 @@ class State:
             self._beside[pod.node].pop(key, None)
             self._dirty.add(pod.node)
 
-    def _charge(self, node: str, key: str, charge: Charge) -> None:
-        on = self._on[node]
-        on[key] = (*on.get(key, ()), charge)
-        self._dirty.add(node)
-
     # Columns
 
     def _widen(self, resource: str) -> None:
         """One more resource: every column is laid out anew, and what was kept by column is forgotten."""
         self._moved = True
         before, self._resources = self._resources, columns((*self._resources, resource))
-        rows = [self._resources.index(name) for name in before]
-        for name in ("_capacity", "_free", "_outside"):
-            wider = np.zeros((len(self._resources), len(self._rows)), np.int64)
-            wider[rows] = getattr(self, name)
-            setattr(self, name, wider)
+        wider = np.zeros((3, len(self._resources), len(self._rows)), np.int64)
+        wider[:, [self._resources.index(name) for name in before]] = self._columns
+        self._columns = wider
 
     def _lay_out(self) -> None:
         """Rows in the order of names; columns of nodes that stay are carried over."""
@@ -369,16 +359,12 @@ class State:
         slots = max((len(node.devices) for node in self._nodes.values()), default=0)
         stay = [(row, self._rows[name]) for name, row in rows.items() if name in self._rows]
         new, old = [pair[0] for pair in stay], [pair[1] for pair in stay]
-        capacity = np.zeros((len(self._resources), len(names)), np.int64)
-        free, outside = capacity.copy(), capacity.copy()
-        device_free = np.full((len(names), slots), -1, np.int64)
-        capacity[:, new], free[:, new] = self._capacity[:, old], self._free[:, old]
-        outside[:, new] = self._outside[:, old]
-        both = min(slots, self._device_free.shape[1])
+        columns = np.zeros((3, len(self._resources), len(names)), np.int64)
+        columns[:, :, new] = self._columns[:, :, old]
+        device_free, both = np.full((len(names), slots), -1, np.int64), min(slots, self._device_free.shape[1])
         device_free[new, :both] = self._device_free[old, :both]
         self._dirty.update(name for name in names if name not in self._rows)
-        self._capacity, self._free, self._outside = capacity, free, outside
-        self._device_free, self._rows = device_free, rows
+        self._columns, self._device_free, self._rows = columns, device_free, rows
         layout = layout_of(tuple(self._nodes[name] for name in names), self._pools)
         if layout.gpu_memory != self._layout.gpu_memory or layout.pools != self._layout.pools:
             self._dirty.update(names)
@@ -391,14 +377,11 @@ class State:
 
     def _write(self, name: str, row: int) -> None:
         """The column of one node, from its capacity and all that is on it."""
-        node, resources = self._nodes[name], self._resources
+        node, resources, memory = self._nodes[name], self._resources, self._memory(name, row)
         offered = capacity_of(node)
-        self._capacity[:, row] = [offered.get(resource, 0) for resource in resources]
-        memory = self._memory(name, row)
         devices = [DEVICE if one.is_healthy and not one.is_partitioned else 0 for one in node.devices]
         slot_of = {one.index: slot for slot, one in enumerate(node.devices)}
-        held = dict.fromkeys(resources, 0)
-        outside = dict.fromkeys(resources, 0)
+        held, outside = dict.fromkeys(resources, 0), dict.fromkeys(resources, 0)
         for used, charges_by_key in ((held, self._on[name]), (outside, self._beside[name])):
             for pod, count, indices in chain(*charges_by_key.values()):
                 for resource, amount in taken(pod, memory).items():
@@ -406,8 +389,9 @@ class State:
                 for index in indices:
                     if index in slot_of:
                         devices[slot_of[index]] -= shared(pod, memory) or DEVICE
-        self._outside[:, row] = [outside[resource] for resource in resources]
-        self._free[:, row] = self._capacity[:, row] - self._outside[:, row] - [held[one] for one in resources]
+        capacity = np.array([offered.get(one, 0) for one in resources], np.int64)
+        own, others = ([used[one] for one in resources] for used in (held, outside))
+        self._columns[:, :, row] = capacity, capacity - own - others, others
         self._device_free[row, :] = -1
         if node.chooser != "Kubelet":
             self._device_free[row, : len(devices)] = devices
@@ -424,20 +408,15 @@ class State:
         if not self._is_in_order:
             waiting = sorted(self._pending.values(), key=TURN)
             self._pending, self._is_in_order = {one.key: one for one in waiting}, True
-        layout = self._layout
+        capacity, free, outside = _frozen(self._columns)
         return Snapshot(
             now=now,
             resources=self._resources,
-            nodes=layout.nodes,
             row_of=self._rows,
-            capacity=_frozen(self._capacity),
-            free=_frozen(self._free),
-            outside=_frozen(self._outside),
+            capacity=capacity,
+            free=free,
+            outside=outside,
             device_free=_frozen(self._device_free),
-            pool_of=layout.pool_of,
-            is_usable=layout.is_usable,
-            pools=layout.pools,
-            gpu_memory=layout.gpu_memory,
             queues=dict(self._queues),
             pending=tuple(self._pending.values()),
             running=tuple(self._running.values()),
@@ -447,7 +426,7 @@ class State:
             disruptions=tuple(self._disruptions.values()),
             ended=dict(self._ended),
             is_social=self._is_social,
-            memo=layout.memo,
+            **self._layout._asdict(),
         )
 
 

@@ -19,10 +19,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .feasibility import Counts, Piece, Rows, labels_of, pick, pool_row
+from .feasibility import ByNode, Counts, Piece, Rows, labels_of, pick, pool_row
 from .model import Segment, Topology
 from .scoring import Values
-from .snapshot import Mask, Snapshot
+from .snapshot import Mask, Snapshot, of_nodes
 
 Fill = Callable[[Rows, Counts, int], list[Piece]]
 """Lays so many pods on rows with these rooms, which hold them all."""
@@ -72,20 +72,10 @@ class Domains(NamedTuple):
     wishes: list[Values] | None
 
 
-class DomainTrees(dict[str, DomainTree]):
-    """By pool; kept with the nodes."""
-
-
+@of_nodes
 def tree_of(snapshot: Snapshot, pool: str) -> DomainTree:
-    trees = snapshot.memo.of(DomainTrees)
-    if pool not in trees:
-        row = pool_row(snapshot, pool)
-        levels = snapshot.pools[row].levels if row >= 0 else ()
-        trees[pool] = _grow(snapshot, levels, np.flatnonzero(snapshot.pool_of == row))
-    return trees[pool]
-
-
-def _grow(snapshot: Snapshot, levels: tuple[str, ...], rows: Rows) -> DomainTree:
+    row = pool_row(snapshot, pool)
+    levels, rows = snapshot.pools[row].levels if row >= 0 else (), np.flatnonzero(snapshot.pool_of == row)
     codes, first, named = [], [], []
     above, parents = np.zeros(len(rows), np.int64), 1
     for level in levels:
@@ -117,7 +107,11 @@ def domains_of(tree: DomainTree, wanted: Wanted) -> Domains:
         if not tree.is_named[index].all():  # else there is none such
             room = np.where(np.append(tree.is_named[index], False)[tree.codes[index]], room, 0)
     free = domain_rooms(tree, np.where(room > 0, wanted.free, 0))
-    return Domains(tree, domain_rooms(tree, room, segments), free, _wishes(tree, wanted))
+    wishes = None
+    if wanted.wish is not None:
+        wish: Values = np.where(wanted.room > 0, wanted.wish, -np.inf)
+        wishes = domain_rooms(tree, wish, reduce=np.maximum)
+    return Domains(tree, domain_rooms(tree, room, segments), free, wishes)
 
 
 def lay(tree: DomainTree, wanted: Wanted) -> list[Piece] | None:
@@ -168,30 +162,21 @@ def _less(room: Counts, pieces: list[Piece]) -> Counts:
     return left
 
 
-def domain_rooms(tree: DomainTree, room: Counts, segments: tuple[Segment, ...] = ()) -> list[Counts]:
-    """Pods that each domain can hold, level by level; at a segment's level whole segments of named domains."""
+def domain_rooms(
+    tree: DomainTree, room: ByNode, segments: tuple[Segment, ...] = (), *, reduce: np.ufunc = np.add
+) -> list[ByNode]:
+    """What each domain has, level by level, in sum: pods that it can hold; at a segment's level whole segments of named
+    domains."""
     sizes = {segment.level: segment.size for segment in segments}
-    rooms: list[Counts] = []
+    rooms: list[ByNode] = []
     inner = room[tree.rows]
     for index in range(len(tree.levels) - 1, -1, -1):
         begins = tree.first[index + 1][:-1]
-        inner = np.add.reduceat(inner, begins) if len(begins) < len(inner) else inner  # as many: each is its own sum
+        inner = reduce.reduceat(inner, begins) if len(begins) < len(inner) else inner  # as many: each is its own sum
         if size := sizes.get(tree.levels[index], 0):
             inner = np.where(tree.is_named[index], inner // size * size, 0)
         rooms.insert(0, inner)
     return rooms
-
-
-def _wishes(tree: DomainTree, wanted: Wanted) -> list[Values] | None:
-    """The best wish for a node with room, in each domain."""
-    if wanted.wish is None:
-        return None
-    inner = np.where(wanted.room > 0, wanted.wish, -np.inf)[tree.rows]
-    wishes: list[Values] = []
-    for first in tree.first[:0:-1]:
-        inner = np.maximum.reduceat(inner, first[:-1])
-        wishes.insert(0, inner)
-    return wishes
 
 
 def starts(domains: Domains, wanted: Wanted) -> Iterator[tuple[int, int]]:

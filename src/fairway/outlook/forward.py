@@ -182,9 +182,7 @@ class Forward:
                 case Resize():
                     self._resize(verdict)
                 case Finish(workload=key):
-                    self._finish(key)
-                case _:
-                    pass
+                    self._finish(key, succeeded=False)
 
     def _promise(self, workload: Workload, verdict: Admit) -> None:
         """It holds its places while the others leave; it starts when a later plan says so."""
@@ -235,12 +233,17 @@ class Forward:
 
     def _end(self, key: str) -> None:
         is_all = self._has_only_ends or not self._has_changed
-        self._bank(key)
-        self._spend(key)
-        self._note(key, has_finished=True)
-        self._drop(key)
-        self._forget(key, succeeded=True)
+        self._finish(key, succeeded=True)
         self._has_only_ends = is_all
+
+    def _finish(self, key: str, *, succeeded: bool) -> None:
+        """It is over; how, is kept only while a workload waits for it: a long run ends very many."""
+        if key in self.running:
+            self._bank(key)
+            self._spend(key)
+            self._note(key, has_finished=True)
+        self._drop(key)
+        self.observe(Ended(key, succeeded) if key in self._awaited else Gone("Workload", key))
 
     def _note(self, key: str, *, has_finished: bool) -> None:
         ran = self.progress[key].ran if key in self.progress else None
@@ -315,18 +318,6 @@ class Forward:
         self.progress[key].rate = rate_of(one)
         self._plan_end(key)
         self.observe(one)
-
-    def _finish(self, key: str) -> None:
-        if key in self.running:
-            self._bank(key)
-            self._spend(key)
-            self._note(key, has_finished=True)
-        self._drop(key)
-        self._forget(key, succeeded=False)
-
-    def _forget(self, key: str, *, succeeded: bool) -> None:
-        """It is over; how, is kept only while a workload waits for it: a long run ends very many."""
-        self.observe(Ended(key, succeeded) if key in self._awaited else Gone("Workload", key))
 
 
 def _may_follow(snapshot: Snapshot, policy: Policy) -> bool:

@@ -21,7 +21,6 @@ from fairway.engine import (
     Facts,
     Gone,
     Plan,
-    PodSet,
     Policy,
     Reason,
     Running,
@@ -42,7 +41,6 @@ MOST_OTHERS = 16  # queues tried, pools, and workloads named as blocking
 MOST_LOOKS, DECISION = 50_000, 64  # looks for one workload; what a decision costs beside its nodes and workloads
 MINUTE = 60.0
 SHORT_OF_ROOM = (Reason.NO_ROOM, Reason.FRAGMENTED, Reason.NO_DOMAIN)
-Holds = Callable[[int], bool]
 
 
 def what_if(world: World, wait: Wait, policy: Policy) -> Facts:
@@ -204,7 +202,7 @@ def _keep_within(accounts: Mapping[str, Account], pool: str, more: Mapping[str, 
     return bool(own) and all(one.keeps_within(one.guaranteed, more) for one in own)
 
 
-def _fewest(enough: int, holds: Holds) -> int:
+def _fewest(enough: int, holds: Callable[[int], bool]) -> int:
     """The smallest number found to hold, sought from 1 in steps that double; `enough` is known to hold."""
     fails, tried = 0, 1
     while tried < enough and not holds(tried):
@@ -218,7 +216,7 @@ def _fewer_pods(ours: Workload, trial: Trial) -> dict[str, int] | None:
     (podset,) = ours.podsets
 
     def less(count: int) -> Workload:
-        return _with(ours, replace(podset, count=count, min_count=count))
+        return replace(ours, podsets=(replace(podset, count=count, min_count=count),))
 
     fits = most_between(0, podset.min_count, lambda count: trial.starts(less(count)))
     return {podset.name: fits} if fits else None
@@ -232,13 +230,9 @@ def _fewer_gpus(ours: Workload, trial: Trial) -> int | None:
 
     def less(gpus: int) -> Workload:
         requests = amounts(asked | {GPU: gpus * DEVICE})
-        return _with(ours, replace(podset, pod=replace(podset.pod, requests=requests)))
+        return replace(ours, podsets=(replace(podset, pod=replace(podset.pod, requests=requests)),))
 
     return most_between(0, asked[GPU] // DEVICE, lambda gpus: trial.starts(less(gpus))) * DEVICE or None
-
-
-def _with(ours: Workload, podset: PodSet) -> Workload:
-    return replace(ours, podsets=(podset,))
 
 
 def _unbound(ours: Workload) -> Workload:

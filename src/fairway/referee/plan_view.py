@@ -97,7 +97,7 @@ class PlanView:
 
     def standing_on(self, nodes: Collection[str]) -> list[Item]:
         """Those of them that use one of these nodes."""
-        return self._standing([one for one in self.snapshot.running if uses(one.admission, nodes)])
+        return self._standing([one for one in self.snapshot.running if not one.admission.nodes.isdisjoint(nodes)])
 
     def _standing(self, running: Iterable[Running]) -> list[Item]:
         told = {self.starts[at].key for at in self.told}
@@ -207,11 +207,6 @@ class PlanView:
 def given(workload: Workload, *, paused: bool, saved: bool) -> Workload:
     """What leaves, with what it gives back: one that is paused keeps its memory, unless that is on disk."""
     return replace(workload, podsets=thawed(workload.podsets, on_disk=saved)) if paused else workload
-
-
-def uses(admission: Admission, nodes: Collection[str]) -> bool:
-    """Whether it is on one of these nodes."""
-    return any(share.node in nodes for placement in admission.podsets for share in placement.nodes)
 
 
 def inherited(path: Path, name: str, default: float) -> float:

@@ -214,13 +214,9 @@ def cores(view: PlanView) -> Found:
     if not any(item.role == "new" for item in fixed):
         return
     fixed += [item for item in view.stands if not item[0].preemptible and item.key not in view.going]
-    books, laid = Books(view), core_layout(view, fixed)
+    books, laid = Books(view), Layout(view.snapshot, [halves(item)[0] for item in fixed])
     books.held += books.sum(laid, laid.of("stands", "told"))
     yield from beyond(books, books.owed, laid, laid.of("new"))
-
-
-def core_layout(view: PlanView, items: Sequence[Item]) -> Layout:
-    return Layout(view.snapshot, [halves(item)[0] for item in items])
 
 
 def beyond(books: Books, most: Columns, laid: Layout, items: Sequence[int]) -> Found:
