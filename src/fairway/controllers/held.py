@@ -1,0 +1,85 @@
+"""What a Workload object holds, has used and would lose, as far as it tells itself."""
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from fairway.api import conditions
+from fairway.api.nodes import downtime
+from fairway.api.objects import NodeObject
+from fairway.api.quantities import duration, time
+from fairway.api.types import WorkloadObject, WorkloadStatus
+from fairway.api.workloads import Reading, pods_of, podsets_of, workload
+from fairway.engine import DEVICE, GPU, Admission, Cause, Eviction, Workload, counted, counts_of
+
+from . import status as life
+from .status import Said, since
+
+
+def value_of(said: WorkloadObject) -> Workload:
+    """The workload, as far as its own object tells."""
+    return workload(said, Reading())
+
+
+def held_by(value: Workload, placed: Admission) -> dict[str, int]:
+    """What a workload counts in quotas, by resource."""
+    return counted(value.podsets, counts_of(value.podsets, placed), 0)
+
+
+def held_of(said: WorkloadObject) -> dict[str, int]:
+    """What it holds now, in base units by resource."""
+    if said.status.admission is None:
+        return {}
+    placed = {part.name: sum(map(pods_of, part.nodes)) for part in said.status.admission.pod_sets}
+    podsets = podsets_of(said)
+    return counted(podsets, [placed.get(one.name, 0) for one in podsets], 0)
+
+
+def gpus_of(said: WorkloadObject) -> float:
+    """GPUs it holds; a shared one by its fraction."""
+    return held_of(said).get(GPU, 0) / DEVICE
+
+
+def lost_work(seen: WorkloadObject, now: float) -> float:
+    """GPU-seconds since the last checkpoint, or since it started."""
+    start = since(seen.status, "Admitted") or now
+    if seen.spec.last_checkpoint:
+        start = max(start, time(seen.spec.last_checkpoint))
+    lost = now - start
+    if seen.spec.checkpoint_interval:
+        lost = min(lost, duration(seen.spec.checkpoint_interval))
+    return max(0.0, lost) * gpus_of(seen)
+
+
+def served(said: WorkloadObject, *, now: float) -> WorkloadStatus:
+    """Its status with what it has held until now."""
+    return life.served(said.status, now=now, held=held_of(said), queue=said.spec.queue)
+
+
+def begun_again(said: WorkloadObject, nodes: Mapping[str, NodeObject]) -> WorkloadObject:
+    """Where all its nodes were down with their pods since it was admitted, what is so then: it was evicted when they
+    went down, and was back in its places, with the same pods, when they were. Else it is as it was."""
+    status, began = said.status, since(said.status, "Admitted")
+    if began is None or status.admission is None or life.is_over(status) or said.metadata.deletion_timestamp:
+        return said
+    names = {on.node for part in status.admission.pod_sets for on in part.nodes}
+    downs = [downtime(nodes[name]) if name in nodes else None for name in names]
+    if not downs or not all(one and began <= one[0] for one in downs):
+        return said
+    down, back = max(filter(None, downs))
+    words, lost = Said(Cause.NODE_LOST, conditions.BEGAN_AGAIN), round(lost_work(said, down) * DEVICE)
+    gone = life.evict(served(said, now=down), Eviction(down, words.reason), words, of=(said.spec.queue, lost))
+    left = life.leave(replace(gone, moves_to=status.admission), now=back)
+    return replace(said, status=replace(left, attempt=status.attempt))
+
+
+def used(said: WorkloadObject, *, now: float) -> WorkloadStatus:
+    """Its status with all that it has used: until it was over or deleted, else until now."""
+    status = said.status
+    if life.is_over(status):
+        if status.served is not None:
+            return status
+        running = replace(said, status=replace(status, phase="Running"))  # of a pod that was its own it is not written
+        return replace(served(running, now=since(status, "Finished") or now), phase=status.phase)
+    deleted = said.metadata.deletion_timestamp
+    return served(said, now=min(now, time(deleted)) if deleted else now)
