@@ -12,6 +12,7 @@ from cluster import until
 
 from fairway.clock import Clock
 from fairway.kube import kinds
+from fairway.kube.client import STRATEGIC
 from fairway.kube.kinds import Ref, Selection
 from fairway.node.container import Attempt, stop_all
 from fairway.node.health.action import Place, perform
@@ -167,6 +168,13 @@ async def test_a_readiness_gate_keeps_a_pod_from_being_ready(box: Box) -> None:
     await box.run("web", "sleep 600", readinessGates=[{"conditionType": "example.com/fed"}])
     status = await shows(box, "web", lambda it: it["ready"])
     assert (condition(status, "ContainersReady"), condition(status, "Ready")) == ("True", "False")
+    fed = {"status": {"conditions": [{"type": "example.com/fed", "status": "True"}]}}
+    await box.client.patch(Ref(kinds.PODS, "web", "default"), fed, subresource="status", form=STRATEGIC)
+
+    async def is_ready() -> bool:
+        return condition(await box.status("web"), "Ready") == "True"
+
+    await until(box.client, 60, is_ready)
 
 
 # -- what probes do

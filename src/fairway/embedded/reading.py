@@ -144,10 +144,12 @@ def _inside(places: Sequence[Place], chosen: Selection, after: tuple[str, ...]) 
 
 def _then(registry: Registry, resource: Resource, revision: int | None) -> Known:
     try:
-        return registry.store.objects(resource.name, revision), registry.store.places(resource.name, revision)
+        objects = registry.store.objects(resource.name, revision)
     except Compacted as error:
         raise expired("The provided continue parameter is too old to display a consistent list result. You can start a "
                       f"new list without the continue parameter. ({error})") from error
+    is_now = revision is None or revision >= registry.store.revision
+    return objects, registry.store.places(resource.name) if is_now else sorted(objects)
 
 
 def _page(registry: Registry, call: Call) -> tuple[int, tuple[str, ...], bool]:

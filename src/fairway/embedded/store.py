@@ -113,10 +113,8 @@ class Store:
                 past[event.key[1:]] = event.before
         return past
 
-    def places(self, resource: str, at: int | None = None) -> list[tuple[str, str]]:
-        """The keys of `objects` in order; not to be changed."""
-        if at is not None and at < self.revision:
-            return sorted(self.objects(resource, at))
+    def places(self, resource: str) -> list[tuple[str, str]]:
+        """Where its objects are now, in order; not to be changed."""
         if resource not in self._places:
             self._places[resource] = sorted(self._objects.get(resource, {}))
         return self._places[resource]

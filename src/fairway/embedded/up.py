@@ -82,7 +82,7 @@ from .team.rights import shared
 
 GC_THRESHOLD = (30_000, 7, 50)  # more than a decision on 5,000 that wait makes; at 700, Python's own, it takes a fifth
 SWITCH_SECONDS = 0.001  # Python's default of 5 ms is what each commit and request would wait for a decision's thread
-OBSERVING_SECONDS, LOOK_SECONDS = 5.0, 0.05
+OBSERVING_SECONDS, LOOK_SECONDS = 2.0, 0.05
 WORKLOADS = f"workloads.{GROUP}"
 
 Control = Callable[[Transport], Awaitable[None]]

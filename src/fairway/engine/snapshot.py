@@ -68,11 +68,12 @@ class Snapshot:
 
 
 def of_nodes(make: Callable[Concatenate[Snapshot, Given], Made]) -> Callable[Concatenate[Snapshot, Given], Made]:
-    """A function of nodes, pools and hashable arguments, computed once as long as the nodes stay; arrays that it
-    returns are read-only."""
+    """A function of nodes, pools and hashable arguments (all by place), computed once as long as the nodes stay; an
+    array that it returns is read-only."""
 
     @wraps(make)
     def kept(snapshot: Snapshot, /, *args: Given.args, **kwargs: Given.kwargs) -> Made:
+        assert not kwargs, "kept by place alone"
         known = snapshot.memo.tables[make]
         if args not in known:
             remember(known, args, made := make(snapshot, *args, **kwargs))

@@ -91,7 +91,7 @@ class Runner:
         here = Selection(kinds.PODS, fields=f"spec.nodeName={node['metadata']['name']}")
         self.informer = Informer[Pod](client, here, shape=dict, changed=self._changed, slim=packed)
         self._pods: dict[str, Pod] = {}
-        self._reported: dict[str, dict[str, Any]] = {}  # by uid, the status that we wrote last
+        self._reported: dict[str, dict[str, Any]] = {}  # by uid, the status that it is to have
         self.names = Names(client, folder / "hosts", self._unpacked, is_closed=tenant is not None)
         self.specs = Specs(
             client, folder, node["status"]["capacity"], base, self.names,
@@ -204,13 +204,16 @@ class Runner:
             self._note_gang(pod)
         if not (old and new and self._is_no_news(old, new)):
             self.agenda.note(uid)
+        if isinstance(new, Packed):
+            self._reported.pop(uid, None)
 
     def _is_no_news(self, old: Pod, new: Pod) -> bool:
         """Whether a look would do nothing: it shows what we wrote, or the pod is over and stays."""
         if isinstance(old, Packed) and isinstance(new, Packed):
             return not is_leaving(new)
         said = self._reported.get(new["metadata"]["uid"])
-        return said is not None and _is_part(said, new.get("status") or {}) and _asks(old) == _asks(new)
+        shows = said is not None and _is_part(said, new.get("status") or {})
+        return shows and _of_others(old, said) == _of_others(new, said)
 
     def _unpacked(self) -> Iterator[Pod]:
         return (it for it in self._pods.values() if type(it) is dict)
@@ -405,11 +408,12 @@ class Runner:
         """Writes the status if it changed; confirms the deletion when nothing runs any more."""
         meta, status = sight.pod["metadata"], status_of(sight, ahead)
         place = Ref(kinds.PODS, meta["name"], meta["namespace"])
+        if type(self._pods.get(meta["uid"])) is dict:
+            self._reported[meta["uid"]] = status
         is_forgotten = sight.before.get("phase") in TERMINAL and not any(sight.histories.values())
         try:
             if not is_forgotten and not _is_part(status, sight.before):
                 change = {"metadata": {"uid": meta["uid"]}, "status": status}
-                self._reported[meta["uid"]] = status
                 await self.client.patch(place, change, subresource="status", form=STRATEGIC)
             if "deletionTimestamp" in meta and not ahead.stop and meta.get("deletionGracePeriodSeconds") != 0:
                 await self.client.delete(place, uid=meta["uid"], grace=0)
@@ -485,9 +489,12 @@ def _is_told(status: Mapping[str, Any], message: str) -> bool:
     return any((it["state"].get("waiting") or {}).get("message") == message for it in states)
 
 
-def _asks(pod: Pod) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What others say in a pod."""
-    return {**pod["metadata"], "resourceVersion": "", "managedFields": ()}, pod["spec"]
+def _of_others(pod: Pod, said: dict[str, Any]) -> tuple[Any, ...]:
+    """What others say in a pod: all but what we `said` in its status."""
+    status, ours = pod.get("status") or {}, {it["type"] for it in said["conditions"]}
+    conditions = [it for it in status.get("conditions") or () if it["type"] not in ours]
+    about = {**pod["metadata"], "resourceVersion": "", "managedFields": ()}
+    return about, pod["spec"], conditions, {name: value for name, value in status.items() if name not in said}
 
 
 def _is_part(new: Any, old: Any) -> bool:
