@@ -14,15 +14,13 @@ def keep_room(path: Path) -> None:
     """Takes room for a small file that is to be written, once, whatever fills the disk until then."""
     spare = _spare(path)
     with suppress(OSError):
-        spare.touch(mode=0o600)
-        spare.write_bytes(bytes(SPARE_BYTES))
+        _write(spare, bytes(SPARE_BYTES))
 
 
 def write_whole(path: Path, content: bytes) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        draft.touch(mode=0o600)
-        draft.write_bytes(content)
+        _write(draft, content)
     except OSError:
         draft.unlink(missing_ok=True)
         if not (draft := _spare(path)).exists():
@@ -31,6 +29,11 @@ def write_whole(path: Path, content: bytes) -> None:
             file.write(content)
             file.truncate()
     draft.rename(path)
+
+
+def _write(path: Path, content: bytes) -> None:
+    with open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(content)
 
 
 def _spare(path: Path) -> Path:
