@@ -686,3 +686,11 @@ async def test_a_record_without_a_name_a_message_or_a_count_and_one_of_another_o
     async with board(node("n1"), queue("nlp"), bare, other, cancelled("nlp/gone", "nlp")) as shown:
         page = await shown.page("/find?state=cancelled")
     assert ">gone</a>" in page and ">(0 workloads)</a>" in page and ">other</a>" not in page
+
+
+async def test_what_a_record_says_is_for_those_who_see_its_namespace() -> None:
+    things = cancelled("nlp/gone", "nlp"), workload("vision/job-b", "vision")
+    async with board(node("n1"), *things, users=("tariq",), allows=lambda _, what, space: space == "vision") as shown:
+        mine, theirs = await shown.page("/timeline"), await shown.page("/timeline", "tariq")
+    assert "gone was cancelled while it ran" in mine
+    assert "a workload of queue nlp was cancelled<" in theirs and "while it ran" not in theirs
