@@ -694,3 +694,10 @@ async def test_what_a_record_says_is_for_those_who_see_its_namespace() -> None:
         mine, theirs = await shown.page("/timeline"), await shown.page("/timeline", "tariq")
     assert "gone was cancelled while it ran" in mine
     assert "a workload of queue nlp was cancelled<" in theirs and "while it ran" not in theirs
+
+
+async def test_a_lease_without_a_spec_is_held_by_no_controller() -> None:
+    bare = {"kind": "Lease", "metadata": lease(0.0)["metadata"]}
+    async with board(node("n1"), bare) as shown:
+        page = await shown.page("/now")
+    assert "no controller holds the lease" in page

@@ -156,7 +156,8 @@ class World:
     @property
     def lease(self) -> Mapping[str, Any] | None:
         """The controller's: of several, where Fairway was moved, the one that was renewed last."""
-        return max(self.store(kinds.LEASES).values(), key=lambda it: it["spec"].get("renewTime") or "", default=None)
+        them = self.store(kinds.LEASES).values()
+        return max(them, key=lambda it: (it.get("spec") or {}).get("renewTime") or "", default=None)
 
     def priority(self, it: Workload) -> str:
         """Its class, or the default one, and what that is worth."""
@@ -233,8 +234,7 @@ class World:
         with suppress(Malformed):
             made = workload_of_pod(new) if new else None
         self._own.pop(key, None)
-        if made is not None:
-            self._own[key] = made
+        self._own |= {key: made} if made else {}
         self._show(key)
 
     def _read_record(self, old: Record | None, new: Record | None) -> None:
