@@ -97,6 +97,11 @@ def test_a_job_that_starts_again_after_a_failure_says_when(machine: Machine) -> 
 
 
 def test_what_was_cancelled_is_listed_with_what_is_over(machine: Machine) -> None:
+    about = {"apiVersion": "fairway.dev/v1alpha1", "kind": "Workload", "namespace": "default", "name": "job-bare"}
+    bare = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "bare", "namespace": "default"},
+            "involvedObject": about, "reason": "Cancelled"}  # fmt: skip
+    (machine.folder / "bare.json").write_text(json.dumps(bare))
+    machine.kubectl("create", "-f", str(machine.folder / "bare.json"))
     submit(machine, "dropped", "sleep 600", "--queue", "other")
     machine.until("dropped", "Running")
     machine.run("cancel", "dropped")
@@ -106,6 +111,7 @@ def test_what_was_cancelled_is_listed_with_what_is_over(machine: Machine) -> Non
     assert re.search(r"^dropped +\S+ +other +cancelled .* cancelled while it ran$", said, re.MULTILINE)
     assert "dropped" in machine.run("ls", "--all", "-o", "name").split()
     assert "dropped" not in machine.run("ls", "-o", "name").split()
+    assert "job-bare was cancelled, at " in machine.run("why", "job-bare", status=1)
     for words, by in ((["why", "dropped"], ""), (["wait", "dropped"], ""), (["cancel", "dropped"], ""),
                       (["submit", "--after", "dropped", "--", "true"], "--after: ")):  # fmt: skip
         told = machine.run(*words, status=1)

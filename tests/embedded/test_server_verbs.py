@@ -414,6 +414,17 @@ async def test_secrets_and_config_maps(api: Api) -> None:
     await api.no(422, "POST", MAPS, config("b") | {"data": {"a/b": "c"}})
 
 
+async def test_an_event_is_in_the_namespace_of_what_it_is_about(api: Api) -> None:
+    await api.ok("POST", "/api/v1/namespaces", config("other"))
+    for space, own, another in (("default", {}, {"namespace": "other"}), ("other", {"namespace": "other"}, {})):
+        events = f"/api/v1/namespaces/{space}/events"
+        await api.ok("POST", events, config("a") | {"involvedObject": own})
+        status = await api.no(422, "POST", events, config("b") | {"involvedObject": another})
+        assert causes(status) == {"involvedObject.namespace": "FieldValueInvalid"}
+        changed = {"involvedObject": {"namespace": another.get("namespace")}}
+        await api.no(422, "PATCH", f"{events}/a", changed, MERGE)
+
+
 @pytest.mark.parametrize(("rule", "field"), [
     ({}, ""), ({"succeededIndexes": "3"}, ".succeededIndexes"), ({"succeededIndexes": "a"}, ".succeededIndexes"),
     ({"succeededIndexes": "0-1", "succeededCount": 3}, ".succeededCount"), ({"succeededCount": 4}, ".succeededCount"),

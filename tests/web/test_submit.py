@@ -95,3 +95,10 @@ async def test_the_form_has_the_namespace_of_the_kubeconfig_but_not_that_of_the_
             page = await shown.page(f"/submit?of={home}")
             chosen[home] = re.findall(r"<option selected>([^<]+)", page.partition("namespace <select")[2])
     assert chosen == {"zoo": ["zoo"], "fairway-system": ["default"]}
+
+
+async def test_the_form_does_not_name_the_namespace_of_the_dashboard_to_who_may_not_see_it() -> None:
+    async with board(NODE, NLP, users=("ann",), allows=lambda _, resource, space: False) as shown:
+        shown.world.home = "zoo"
+        page = await shown.page("/submit", "ann")
+    assert "zoo" not in page and "<option>default</option>" in page

@@ -643,7 +643,7 @@ async def test_no_view_shows_a_tenant_the_names_of_another(own: str, other: str)
 def cancelled(key: str, queue: str, *, ran: bool = True) -> dict[str, Any]:
     """The event that a Job's workload left an hour ago; it had run for an hour."""
     space, _, name = key.partition("/")
-    about = {"kind": "Workload", "namespace": space, "name": f"job-{name}", "uid": f"u-{name}"}
+    about = {"apiVersion": kinds.FAIRWAY, "kind": "Workload", "namespace": space, "name": f"job-{name}"}
     notes = {"fairway.dev/queue": queue, "fairway.dev/user": "ann", "fairway.dev/owner": f"Job/{name}",
              "fairway.dev/ran-from": in_hours(-2) if ran else ""}  # fmt: skip
     return {"kind": "Event", "metadata": {"name": name, "namespace": space, "annotations": notes},
@@ -677,3 +677,27 @@ async def test_a_workload_that_is_there_is_shown_before_a_cancelled_one_of_its_n
             if 'class="state cancelled"' in str(content):
                 break
         await stream.aclose()
+
+
+async def test_a_record_without_a_name_a_message_or_a_count_and_one_of_another_operator_do_no_harm() -> None:
+    bare, other = cancelled("nlp/bare", "nlp"), cancelled("nlp/other", "nlp")
+    del bare["message"], bare["lastTimestamp"], bare["involvedObject"]["name"], bare["metadata"]["annotations"]
+    other["involvedObject"]["apiVersion"] = "kueue.x-k8s.io/v1beta1"
+    async with board(node("n1"), queue("nlp"), bare, other, cancelled("nlp/gone", "nlp")) as shown:
+        page = await shown.page("/find?state=cancelled")
+    assert ">gone</a>" in page and ">(0 workloads)</a>" in page and ">other</a>" not in page
+
+
+async def test_what_a_record_says_is_for_those_who_see_its_namespace() -> None:
+    things = cancelled("nlp/gone", "nlp"), workload("vision/job-b", "vision")
+    async with board(node("n1"), *things, users=("tariq",), allows=lambda _, what, space: space == "vision") as shown:
+        mine, theirs = await shown.page("/timeline"), await shown.page("/timeline", "tariq")
+    assert "gone was cancelled while it ran" in mine
+    assert "a workload of queue nlp was cancelled<" in theirs and "while it ran" not in theirs
+
+
+async def test_a_lease_without_a_spec_is_held_by_no_controller() -> None:
+    bare = {"kind": "Lease", "metadata": lease(0.0)["metadata"]}
+    async with board(node("n1"), bare) as shown:
+        page = await shown.page("/now")
+    assert "no controller holds the lease" in page

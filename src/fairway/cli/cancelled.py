@@ -3,11 +3,13 @@
 A cluster keeps events for as long as it is set to, mostly an hour; this machine's cluster keeps these for a day.
 """
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
+from fairway.api.cancelled import Record
 from fairway.api.names import called
 from fairway.kube import kinds
 from fairway.kube.client import Client
@@ -31,30 +33,28 @@ async def unknown(client: Client, namespace: str, job: str) -> str:
     """What to say of a name by which no workload goes: that the last one of that name was cancelled, else that there
     is none."""
     for it in reversed(await _events(client, namespace)):
-        about = it["involvedObject"]
-        kind, _, owner = (it["metadata"].get("annotations") or {}).get("fairway.dev/owner", "").partition("/")
-        if job in called(about.get("name", ""), [(kind, owner)] if owner else []):
-            at = clock_time(it["lastTimestamp"], client.clock.now())
-            return f"{job} was {it['message']}, at {at}; `fairway logs {job}` prints what is kept of it"
+        if job in called(it.involved_object.name, [it.owner] if it.owner[1] else []):
+            at = clock_time(it.last_timestamp, client.clock.now())
+            return f"{job} was {it.message}, at {at}; `fairway logs {job}` prints what is kept of it"
     return f"no workload {job!r} in namespace {namespace!r}; `fairway ls --all` lists those there are"
 
 
-async def _events(client: Client, namespace: str) -> list[Thing]:
+async def _events(client: Client, namespace: str) -> list[Record]:
+    found = list[Record]()
     with unseen():
-        found = await client.list(replace(kinds.RECORDS, namespace=namespace))
-        return sorted(found, key=lambda it: str(it["lastTimestamp"]))
-    return []
+        for it in await client.list(replace(kinds.RECORDS, namespace=namespace), msgspec.Raw):
+            with suppress(msgspec.ValidationError):
+                found.append(msgspec.json.decode(it, type=Record))
+    return sorted(found, key=lambda it: it.last_timestamp or "")
 
 
-def _workload(event: Thing) -> Thing:
-    about, notes = event["involvedObject"], event["metadata"].get("annotations") or {}
-    kind, _, owner = notes.get("fairway.dev/owner", "").partition("/")
-    name = about.get("name") or f"({event['count']} workloads)"  # of very many at once some are told of together
-    meta = {"name": name, "namespace": about["namespace"], "uid": about.get("uid", "")}
-    ended = {"type": "Finished", "status": "True", "lastTransitionTime": event["lastTimestamp"]}
+def _workload(left: Record) -> Thing:
+    (kind, owner), notes = left.owner, left.metadata.annotations
+    meta = {"name": left.name, "namespace": left.metadata.namespace, "uid": left.involved_object.uid}
+    ended = {"type": "Finished", "status": "True", "lastTransitionTime": left.last_timestamp}
     return {
         "apiVersion": kinds.FAIRWAY, "kind": "Workload",
         "metadata": meta | ({"ownerReferences": [{"kind": kind, "name": owner}]} if owner else {}),
-        "spec": {"queue": notes.get("fairway.dev/queue", ""), "user": notes.get("fairway.dev/user", "")},
-        "status": {"phase": CANCELLED, "message": event["message"], "conditions": [ended]},
+        "spec": {"queue": notes.queue, "user": notes.user},
+        "status": {"phase": CANCELLED, "message": left.message, "conditions": [ended]},
     }  # fmt: skip

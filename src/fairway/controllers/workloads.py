@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from fairway.api import conditions
 from fairway.api.alone import is_alone, is_its_own, is_plain
+from fairway.api.cancelled import OWNER, RAN_FROM
 from fairway.api.decode import change, decode
 from fairway.api.forms.form import Outcome
 from fairway.api.nodes import downtime
@@ -31,9 +32,7 @@ from fairway.api.objects import (
     COMPLETIONS,
     FINALIZER,
     MANIFESTS,
-    OWNER,
     QUEUE,
-    RAN_FROM,
     SUBMITTED,
     USER,
     Metadata,

@@ -315,6 +315,13 @@ def _priority_class(thing: Thing, old: Thing) -> Iterator[Cause]:
         yield unsupported("preemptionPolicy", thing.get("preemptionPolicy"), ("PreemptLowerPriority", "Never"))
 
 
+def _event(event: Thing, old: Thing) -> Iterator[Cause]:
+    about, before = (it.get("involvedObject") or {} for it in (event, old))
+    found = about.get("namespace", "")
+    if (not old or about != before) and (found or "default") != event["metadata"]["namespace"]:
+        yield wrong("involvedObject.namespace", found, "does not match event.namespace")
+
+
 def _configuration(thing: Thing, old: Thing) -> Iterator[Cause]:
     for part in ("data", "binaryData"):
         for key in thing.get(part) or {}:
@@ -380,5 +387,5 @@ _RULES: Mapping[str, Callable[[Thing, Thing], Causes]] = dict.fromkeys(
     autoscaling.NAME: autoscaling.faults, "services": address.faults, "pods": _pod,
     "jobs.batch": _job, "cronjobs.batch": _cron_job, "priorityclasses.scheduling.k8s.io": _priority_class,
     "configmaps": _configuration, "secrets": _secret, "poddisruptionbudgets.policy": _budget, "nodes": _node,
-    "customresourcedefinitions.apiextensions.k8s.io": crd.faults,
+    "customresourcedefinitions.apiextensions.k8s.io": crd.faults, "events": _event,
 } | wellformed.RULES

@@ -63,7 +63,8 @@ NODES = Kind("Node", "nodes", is_namespaced=False)
 PODS = Kind("Pod", "pods")
 POD_METRICS = Kind("PodMetrics", "pods", "metrics.k8s.io/v1beta1")
 EVENTS = Kind("Event", "events")
-RECORDS = Selection(EVENTS, fields="reason=Cancelled,involvedObject.kind=Workload")  # what cancelled workloads leave
+_OURS = f"involvedObject.kind=Workload,involvedObject.apiVersion={FAIRWAY}"
+RECORDS = Selection(EVENTS, fields=f"reason=Cancelled,{_OURS}")  # what cancelled workloads leave
 SERVICES = Kind("Service", "services")
 SECRETS = Kind("Secret", "secrets")
 JOBS = Kind("Job", "jobs", "batch/v1")

@@ -106,7 +106,7 @@ def within(world: World, queue: str) -> Callable[[str], bool]:
 
 def deciding(world: World, now: float) -> tuple[bool | None, str]:
     """Whether a controller decides, None where that cannot be seen, and a sentence."""
-    spec = world.lease["spec"] if world.lease else {}
+    spec = (world.lease or {}).get("spec") or {}
     if "leases" in world.denied:
         return None, "Whether Fairway decides cannot be seen with these rights"
     if not spec.get("holderIdentity"):

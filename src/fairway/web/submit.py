@@ -49,7 +49,7 @@ class Desk:
 def page(world: World, ask: Ask) -> Page:
     """The namespace is that of the address, else of the dashboard's kubeconfig."""
     own = ask.get("namespace") or ("default" if world.home == world.controller else world.home)
-    spaces = sorted(it for it in {"default", own, *world.namespaces} if ask.sight.sees(it)) or [own]
+    spaces = sorted(it for it in {"default", own, *world.namespaces} if ask.sight.sees(it)) or ["default"]
     facts = {"ask": ask, "queues": leaves(world), "spaces": spaces, "own": own}
     return drawn("submit", "Submit", facts, {}, ask.before)
 

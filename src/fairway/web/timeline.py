@@ -158,10 +158,10 @@ def _bars(it: Workload, scene: Scene) -> Iterator[tuple[tuple[str, ...], Bar | N
     for at, victim in scene.taken.get(it.key, ()):
         yield nodes, axis.bar("took", at, at, f"{name} took the room of {victim}")
     if it.state == "cancelled" and it.ended is not None:
-        yield nodes, axis.bar("evicted", it.ended, it.ended, f"{name} was {it.message}")
+        how = it.message if scene.ask.sight.sees(it.namespace) else it.state
+        yield nodes, axis.bar("evicted", it.ended, it.ended, f"{name} was {how}")
     if it.began is not None and it.ended is not None:
-        bar = axis.bar("failed" if it.state == "failed" else "ran", it.began, it.ended, f"{name} {it.state}")
-        yield nodes, bar
+        yield nodes, axis.bar("failed" if it.state == "failed" else "ran", it.began, it.ended, f"{name} {it.state}")
     elif it.began is not None and it.shares:
         yield nodes, axis.bar("runs", it.began, now, f"{name} runs on {gpus}")
         _, early, late = scene.ends.of(it)

@@ -4,18 +4,19 @@ Times are seconds since the epoch, None where they are not known. An object that
 can be read of it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from fairway import engine
 from fairway.api import types
 from fairway.api.accounts import HOUR_UNITS
+from fairway.api.cancelled import Record
 from fairway.api.conditions import kept_from
 from fairway.api.names import name_of
-from fairway.api.objects import OWNER, QUEUE, RAN_FROM, SUBMITTED, USER, Metadata
+from fairway.api.objects import SUBMITTED, Metadata
 from fairway.api.quantities import Malformed, duration, time
 from fairway.api.workloads import Reading, condition, priority_class
 from fairway.api.workloads import workload as value_of
@@ -167,14 +168,12 @@ def workload(said: types.WorkloadObject) -> Workload:
     )  # fmt: skip
 
 
-def cancelled(event: Mapping[str, Any]) -> Workload:
+def cancelled(left: Record) -> Workload:
     """What the event that it left tells of a workload, or of very many at once: no podsets."""
-    about, notes = event["involvedObject"], event["metadata"].get("annotations") or {}
-    name, ended = about.get("name") or f"({event['count']} workloads)", moment(event.get("lastTimestamp"))
-    kind, _, owner = notes.get(OWNER, "").partition("/")
+    notes, (kind, owner), ended = left.metadata.annotations, left.owner, moment(left.last_timestamp)
     return Workload(
-        f"{about['namespace']}/{name}", owner or name, notes.get(QUEUE, ""), notes.get(USER, "").rpartition(":")[2],
-        "cancelled", ended, version="", message=event["message"], began=moment(notes.get(RAN_FROM)), ended=ended,
+        f"{left.metadata.namespace}/{left.name}", owner or left.name, notes.queue, notes.user.rpartition(":")[2],
+        "cancelled", ended, version="", message=left.message, began=moment(notes.ran_from), ended=ended,
         owners=(("", kind, owner),) if owner else (),
     )  # fmt: skip
 

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from fairway import LEASE, NAMESPACE
 from fairway.api import objects, types
 from fairway.api.alone import workload_of_pod
+from fairway.api.cancelled import Record
 from fairway.api.names import name_of
 from fairway.api.quantities import Malformed, parse
 from fairway.api.workloads import key_of
@@ -155,7 +156,8 @@ class World:
     @property
     def lease(self) -> Mapping[str, Any] | None:
         """The controller's: of several, where Fairway was moved, the one that was renewed last."""
-        return max(self.store(kinds.LEASES).values(), key=lambda it: it["spec"].get("renewTime") or "", default=None)
+        them = self.store(kinds.LEASES).values()
+        return max(them, key=lambda it: (it.get("spec") or {}).get("renewTime") or "", default=None)
 
     def priority(self, it: Workload) -> str:
         """Its class, or the default one, and what that is worth."""
@@ -196,7 +198,7 @@ class World:
             kinds.WORKLOADS: types.WorkloadObject, kinds.NODES: objects.NodeObject, kinds.QUEUES: types.QueueObject,
             kinds.NODE_POOLS: types.NodePoolObject, kinds.RESERVATIONS: types.ReservationObject,
             kinds.PRIORITY_CLASSES: objects.PriorityClassObject, kinds.LEASES: dict,
-            kinds.USAGE_DAYS: types.UsageDayObject, kinds.EVENTS: dict,
+            kinds.USAGE_DAYS: types.UsageDayObject, kinds.EVENTS: Record,
         }  # fmt: skip
         reads = {kinds.WORKLOADS: self._read, kinds.EVENTS: self._read_record}
         if await may(self.client, "list", kinds.PODS):
@@ -232,11 +234,10 @@ class World:
         with suppress(Malformed):
             made = workload_of_pod(new) if new else None
         self._own.pop(key, None)
-        if made is not None:
-            self._own[key] = made
+        self._own |= {key: made} if made else {}
         self._show(key)
 
-    def _read_record(self, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+    def _read_record(self, old: Record | None, new: Record | None) -> None:
         """Of those of one name that were cancelled the last is shown, while none of that name is there."""
         it = cancelled(new or old)  # type: ignore[arg-type]
         if (self._gone.get(it.key, it).ended or 0.0) <= (it.ended or 0.0):
