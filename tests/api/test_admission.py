@@ -128,6 +128,17 @@ def test_a_time_limit_above_the_queues_maximum_is_refused():
     )
 
 
+def test_under_a_lowered_maximum_what_was_let_in_is_still_suspended_mirrored_and_moved_only_where_it_may():
+    things = {("Queue", "q"): {"spec": {"timeLimit": {"max": "2h"}}}}
+    old = job({"fairway.dev/time-limit": "3h"}, suspend=False)
+    assert let_in("Job", {**old, "spec": {**old["spec"], "suspend": True}}, group="batch", old=old, things=things)
+    other = {**old, "metadata": {**old["metadata"], "labels": {"fairway.dev/queue": "other"}}}
+    assert "at most 2h" in refusal("Job", old, group="batch", old=other, things=things)
+    before, after = workload(queue="q"), workload(queue="q", timeLimit="3h")
+    assert let_in("Workload", after, old=before, is_trusted=True, things=things)
+    assert "at most 2h" in refusal("Workload", after, old=before, things=things)
+
+
 def test_a_deadline_of_kubernetes_above_the_queues_maximum_is_refused_by_its_own_field():
     things = {("Queue", "q"): {"spec": {"timeLimit": {"max": "2h"}}}}
     said = refusal("Job", job(activeDeadlineSeconds=10_800), group="batch", things=things)

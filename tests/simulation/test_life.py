@@ -710,6 +710,21 @@ def test_a_deadline_of_kubernetes_counts_in_a_budget_and_anew_from_each_start() 
     assert owner["status"]["conditions"][-1]["reason"] == "DeadlineExceeded"
 
 
+def test_under_a_lowered_maximum_a_job_that_runs_is_still_changed_and_suspended_by_its_user() -> None:
+    async def story(world: World) -> Thing:
+        queue = {"apiVersion": "fairway.dev/v1alpha1", "kind": "Queue", "metadata": {"name": "q"}, "spec": {}}
+        said = {"labels": {"fairway.dev/queue": "q"}, "annotations": {"fairway.dev/time-limit": "2h"}}
+        await world.apply(queue, job("a", seconds=9000, **said))
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        await world.client.patch(Ref(kinds.QUEUES, "q"), {"spec": {"timeLimit": {"max": "1h"}}})
+        await world.annotate("a", expected_runtime="30m", active="false")
+        await world.until(lambda: world.is_in("job-a", "Suspended"))
+        return (await world.workload("job-a"))["spec"]
+
+    spec = play(story, node("n1"))
+    assert (spec["timeLimit"], spec["expectedRuntime"]) == ("2h", "30m")
+
+
 def test_a_job_is_stopped_at_its_time_limit_and_fails() -> None:
     async def story(world: World) -> tuple[Thing, Thing]:
         await world.apply(job("a", seconds=500, annotations={"fairway.dev/time-limit": "60s"}))
