@@ -702,12 +702,41 @@ def test_a_deadline_of_kubernetes_counts_in_a_budget_and_anew_from_each_start() 
         began = world.clock.now()
         await world.apply(job("b", activeDeadlineSeconds=3600, **said))
         await world.until(lambda: world.says_reason("job-b", "BudgetSpent"))
-        await world.until(lambda: world.is_in("job-a", "Failed"), seconds=4000)
+        await world.until(lambda: is_failed(world, "a"), seconds=4000)
         return await world.workload("job-a"), await world.job("a"), world.clock.now() - began
 
     workload, owner, ran = play(story, node("n1", gpus=2))
     assert workload["spec"]["timeLimit"] == "1h" and ran == pytest.approx(3600, abs=5)
     assert owner["status"]["conditions"][-1]["reason"] == "DeadlineExceeded"
+    assert owner["spec"]["activeDeadlineSeconds"] == 3600
+
+
+def test_what_kubernetes_does_not_end_by_its_deadline_fairway_ends_a_little_later() -> None:
+    async def story(world: World) -> tuple[float, float]:
+        bare = pod("b", seconds=9000, labels={"fairway.dev/queue": "default"})
+        bare["spec"]["activeDeadlineSeconds"] = 600
+        await world.apply(job("a", seconds=9000, activeDeadlineSeconds=600), bare)
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        await world.until(lambda: world.is_in("pod-b", "Running"))
+        world.jobs.cancel()
+        began = world.clock.now()
+
+        async def is_left() -> bool:
+            return await world.is_in("job-a", "Failed") and await world.is_in("pod-b", "Failed")
+
+        async def over() -> int:
+            return (await world.job("a"))["spec"]["activeDeadlineSeconds"]
+
+        async def is_ended() -> bool:
+            return "b" not in names(await world.pods()) and await over() == 0
+
+        await world.until(is_left, seconds=700)
+        left = world.clock.now() - began
+        assert "b" in names(await world.pods()) and await over() == 600
+        await world.until(is_ended, seconds=700)
+        return left, world.clock.now() - began
+
+    assert play(story, node("n1")) == pytest.approx((600, 660), abs=5)
 
 
 def test_under_a_lowered_maximum_a_job_that_runs_is_still_changed_and_suspended_by_its_user() -> None:
