@@ -195,6 +195,27 @@ def test_what_runs_takes_no_time_limit_that_could_overrun_a_budget(before, after
     assert let_in("Workload", held(after, gpus="0"), old=held(before, gpus="0"), things=things)
 
 
+def test_a_longer_limit_of_a_gang_of_pods_or_of_replicas_counts_all_that_runs_of_them():
+    def bare(limit):
+        meta = {"name": "p", "labels": {"fairway.dev/queue": "q", "fairway.dev/group": "g"}}
+        notes = {"fairway.dev/time-limit": limit, "fairway.dev/attempt": "pod-g/u/1"}
+        return {"metadata": {**meta, "annotations": notes}, "spec": {"nodeName": "n", "containers": [{"name": "c"}]}}
+
+    things = {**spending("10", 4), ("Workload", "ns/pod-g"): held("2h")}
+    assert let_in("Pod", bare("4h"), group="", old=bare("2h"), things=things)
+    assert "at most 4h30m" in refusal("Pod", bare("5h"), group="", old=bare("2h"), things=things)
+
+    def served(limit):
+        meta = {**job({"fairway.dev/time-limit": limit})["metadata"], "name": "s"}
+        return {"metadata": meta, "spec": {"replicas": 2, "leaderWorkerTemplate": {"workerTemplate": {
+            "spec": {"containers": [{"name": "c"}]}}}}}  # fmt: skip
+
+    rows = {("Workload", f"ns/leaderworkerset-s-{row}"): held("2h") for row in range(2)}
+    said = {"group": "leaderworkerset.x-k8s.io", "old": served("2h"), "things": {**spending("13", 8), **rows}}
+    assert let_in("LeaderWorkerSet", served("3h"), **said)
+    assert "at most 3h is" in refusal("LeaderWorkerSet", served("3h1m"), **said)
+
+
 def test_what_depends_on_other_objects_is_let_in():
     assert let_in("Workload", workload(queue="nowhere", timeLimit="900h", topology={"required": "moon"}))
     assert let_in("Queue", {"metadata": {"name": "a"}, "spec": {"parent": "a"}})

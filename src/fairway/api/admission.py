@@ -19,6 +19,7 @@ from fairway.engine import Queue, invalid_parent, lineage
 from . import budget, objects, owners, queues, workloads
 from .alone import workload_of_pod
 from .decode import cleaned, decode
+from .names import name_of
 from .objects import DEFAULT_SCHEDULER, GATE, GROUP, QUEUE, SCHEDULER, USER, PodObject, PodTemplate
 from .pods import ALONE, pod_class
 from .quantities import Malformed, duration, duration_text, shown, within
@@ -149,7 +150,7 @@ def _workload(said: WorkloadObject, review: Review) -> None:
         most = f"at most {duration_text(longest)}, the longest in queue {said.spec.queue}, is allowed"
         raise Malformed(f"found {shown(said.spec.time_limit)}; {most}", "spec.timeLimit")
     if held := _held(said, review):
-        line = [decode(cleaned(it), QueueObject) for it in _line(held.spec.queue, review.lookup)]
+        line = [decode(cleaned(it), QueueObject) for it in _line(held[0].spec.queue, review.lookup)]
         budget.check_limit(held, said.spec.time_limit, line, review.now)
 
 
@@ -163,14 +164,19 @@ def _is_new_limit(said: WorkloadObject, review: Review) -> bool:
     return not review.is_trusted and not is_same
 
 
-def _held(said: WorkloadObject, review: Review) -> WorkloadObject | None:
-    """What is written of a workload that is there already; of a bare pod, what that says."""
-    if review.old is None:
-        return None
-    key = f"{review.namespace}/{said.metadata.name}"
-    if found := review.old if review.kind == "Workload" else review.lookup("Workload", key):
-        return decode(cleaned(found), WorkloadObject)
-    return workload_of_pod(decode(cleaned(review.old), PodObject)) if review.kind == "Pod" else None
+def _held(said: WorkloadObject, review: Review) -> Sequence[WorkloadObject]:
+    """What is written of the workload, of the gang of a pod, or of each replica; of a bare pod alone, what it says."""
+    old, row = cleaned(review.old or {}), owners.OWNERS.get((review.group, review.kind))
+    if review.old is None or review.kind == "Workload":
+        return [decode(old, WorkloadObject)] if review.old else []
+    pod = decode(old, PodObject) if review.kind == "Pod" else None
+    gang = owners.group_of(pod.metadata, pod.spec) if pod else ""
+    name = name_of("Pod", gang) if gang else said.metadata.name
+    rows = owners.replicas(decode(old, row.form)) if row and row.group else ()
+    names = [f"{review.namespace}/{name}-{one}" for one in rows] or [f"{review.namespace}/{name}"]
+    found = [decode(cleaned(it), WorkloadObject) for one in names if (it := review.lookup("Workload", one))]
+    alone = workload_of_pod(pod) if pod and not found else None
+    return [alone] if alone else found
 
 
 def _line(queue: str, lookup: Callable[[str, str], Said | None]) -> list[Said]:

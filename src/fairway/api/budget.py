@@ -17,16 +17,18 @@ from .types import QueueObject, WorkloadObject
 from .workloads import Reading, fact
 
 
-def check_limit(held: WorkloadObject, limit: str, line: Sequence[QueueObject], now: float) -> None:
+def check_limit(held: Sequence[WorkloadObject], limit: str, line: Sequence[QueueObject], now: float) -> None:
     """Raises Malformed where the workload, as it is written, could overrun a budget with this time limit ("": none) and
-    could not with its own. `line`: its queue and those above."""
-    one, queues = fact(held, Reading()), tuple(queue(it, ALONE) for it in line)
-    if not isinstance(one, Running) or one.is_leaving or all(it.budget is None for it in queues):
+    could not with its own. `held`: it, or its replicas, which are alike; `line`: their queue and those above."""
+    facts, queues = (fact(it, Reading()) for it in held), tuple(queue(it, ALONE) for it in line)
+    ones = [it for it in facts if isinstance(it, Running) and not it.is_leaving]
+    if not ones or all(it.budget is None for it in queues):
         return
-    cycle, ran = Cycle(snapshot_of(World(now, queues=queues)), FAIRWAY), max(0.0, now - (one.admitted_at or now))
-    asked = replace(one.workload, time_limit=positive("spec.timeLimit", limit))
-    had, wants = (lasts(it, ran, cycle) for it in (one.workload, asked))
-    gpus = gpus_of(asked.podsets, counts_of(asked.podsets, one.admission))
+    cycle, own = Cycle(snapshot_of(World(now, queues=queues)), FAIRWAY), ones[0].workload
+    ran = max(0.0, now - min(it.admitted_at or now for it in ones))
+    asked = replace(own, time_limit=positive("spec.timeLimit", limit))
+    had, wants = (lasts(it, ran, cycle) for it in (own, asked))
+    gpus = sum(gpus_of(it.workload.podsets, counts_of(it.workload.podsets, it.admission)) for it in ones)
     for its, said in zip(queues, line):
         reserved = max(gpus * had, said.status.budget_reserved * HOUR)  # of what has just started the status lacks it
         left = max(0.0, (its.budget or 0) - its.spent(now)[0] - reserved)
