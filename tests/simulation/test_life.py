@@ -9,6 +9,8 @@ import msgspec
 import pytest
 from simworld import SETTINGS, Thing, World, cluster, is_leaving, is_true, job, names, node, pod, priority
 
+from fairway.cli.act import _resume as resume
+from fairway.cli.find import Found
 from fairway.clock import VirtualClock, seeded
 from fairway.controllers.losses import GATHER_SECONDS
 from fairway.kube import kinds
@@ -683,6 +685,28 @@ def test_a_job_made_inactive_waits_for_its_user() -> None:
         return phase
 
     assert play(story, node("n1")) == "Suspended"
+
+
+@pytest.mark.parametrize(("stops", "seconds", "told"), [
+    (False, 0.8, "resumed: it queues again"), (True, 4.0, "resumed: it queues again when it has stopped")])  # fmt: skip
+def test_a_resume_waits_long_for_a_verdict_only_while_its_workload_still_stops(
+    stops: bool, seconds: float, told: str
+) -> None:
+    async def story(world: World) -> tuple[str, float]:
+        await world.apply(job("a"))
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        await world.annotate("a", active="false")
+
+        async def is_off() -> bool:
+            status = (await world.workload("job-a"))["status"]
+            return status["phase"] == "Suspended" and ("admission" in status) == stops
+
+        await world.until(is_off)
+        await world.crash()  # nothing is decided
+        found, began = Found(await world.workload("job-a")), world.clock.now()
+        return await resume(world.client, found), world.clock.now() - began
+
+    assert play(story, node("n1")) == (told, pytest.approx(seconds))
 
 
 def test_a_deadline_of_kubernetes_counts_in_a_budget_and_anew_from_each_start() -> None:
