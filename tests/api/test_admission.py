@@ -195,6 +195,15 @@ def test_what_runs_takes_no_time_limit_that_could_overrun_a_budget(before, after
     assert let_in("Workload", held(after, gpus="0"), old=held(before, gpus="0"), things=things)
 
 
+def test_a_time_limit_is_held_against_nothing_that_no_longer_reads():
+    old, new = (job({"fairway.dev/time-limit": it}, suspend=False) for it in ("2h", "5h"))
+    queues, runs = spending("10", 4), {("Workload", "ns/job-j"): held("2h")}
+    assert refusal("Job", new, group="batch", old=old, things={**queues, **runs})
+    odd = [{"spec": {"budget": {"gpuHours": "many"}, "parent": "top"}}, {"spec": {"timeLimit": {"max": "x"}}}]
+    for things in ({("Workload", "ns/job-j"): held("soon")}, *({**runs, ("Queue", "q"): it} for it in odd)):
+        assert let_in("Job", new, group="batch", old=old, things={**queues, **things})
+
+
 def test_a_longer_limit_of_a_gang_of_pods_or_of_replicas_counts_all_that_runs_of_them():
     def bare(limit):
         meta = {"name": "p", "labels": {"fairway.dev/queue": "q", "fairway.dev/group": "g"}}

@@ -143,15 +143,22 @@ def _workload(said: WorkloadObject, review: Review) -> None:
     if said.spec.notify and not re.match(NOTIFY, said.spec.notify):
         forms = "http://…, https://… or mailto:NAME@HOST is allowed"
         raise Malformed(f"found {shown(said.spec.notify)}; {forms}", "spec.notify")
-    if not _is_new_limit(said, review):
-        return
-    longest = _longest(said.spec.queue, review.lookup)
-    if longest is not None and read.time_limit is not None and read.time_limit > longest:
-        most = f"at most {duration_text(longest)}, the longest in queue {said.spec.queue}, is allowed"
-        raise Malformed(f"found {shown(said.spec.time_limit)}; {most}", "spec.timeLimit")
-    if held := _held(said, review):
-        line = [decode(cleaned(it), QueueObject) for it in _line(held[0].spec.queue, review.lookup)]
-        budget.check_limit(held, said.spec.time_limit, line, review.now)
+    if _is_new_limit(said, review) and (fault := _too_long(said, read.time_limit, review)):
+        raise Malformed(fault, "spec.timeLimit")
+
+
+def _too_long(said: WorkloadObject, limit: float | None, review: Review) -> str:
+    """Why its new time limit is refused; "" where it is not, or where what it is held against no longer reads, which is
+    no fault of this object."""
+    with suppress(Malformed):
+        longest = _longest(said.spec.queue, review.lookup)
+        if longest is not None and limit is not None and limit > longest:
+            most = f"at most {duration_text(longest)}, the longest in queue {said.spec.queue}, is allowed"
+            return f"found {shown(said.spec.time_limit)}; {most}"
+        if held := _held(said, review):
+            line = [decode(cleaned(it), QueueObject) for it in _line(held[0].spec.queue, review.lookup)]
+            return budget.too_long(held, said.spec.time_limit, line, review.now)
+    return ""
 
 
 def _is_new_limit(said: WorkloadObject, review: Review) -> bool:

@@ -11,19 +11,20 @@ from dataclasses import replace
 from fairway.engine import FAIRWAY, HOUR, Cycle, Running, World, counts_of, gpus_of, lasts, snapshot_of
 
 from .pods import ALONE
-from .quantities import Malformed, duration_text, shown
+from .quantities import duration_text, shown
 from .queues import positive, queue
 from .types import QueueObject, WorkloadObject
 from .workloads import Reading, fact
 
 
-def check_limit(held: Sequence[WorkloadObject], limit: str, line: Sequence[QueueObject], now: float) -> None:
-    """Raises Malformed where the workload, as it is written, could overrun a budget with this time limit ("": none) and
-    could not with its own. `held`: it, or its replicas, which are alike; `line`: their queue and those above."""
+def too_long(held: Sequence[WorkloadObject], limit: str, line: Sequence[QueueObject], now: float) -> str:
+    """Why a workload, as it is written, could overrun a budget with this time limit ("": none) and could not with its
+    own; else "". `held`: it, or its replicas, which are alike; `line`: their queue and those above. Raises Malformed
+    where one of these does not read."""
     facts, queues = (fact(it, Reading()) for it in held), tuple(queue(it, ALONE) for it in line)
     ones = [it for it in facts if isinstance(it, Running) and not it.is_leaving]
     if not ones or all(it.budget is None for it in queues):
-        return
+        return ""
     cycle, own = Cycle(snapshot_of(World(now, queues=queues)), FAIRWAY), ones[0].workload
     ran = max(0.0, now - min(it.admitted_at or now for it in ones))
     asked = replace(own, time_limit=positive("spec.timeLimit", limit))
@@ -35,4 +36,5 @@ def check_limit(held: Sequence[WorkloadObject], limit: str, line: Sequence[Queue
         if its.budget is not None and gpus * (wants - had) > left:
             found, most = shown(limit) if limit else "no limit", duration_text((had + left / gpus) // 1)
             why = f"queue {its.name} has {left / HOUR:,.4g} of {its.budget / HOUR:,.4g} GPU hours of its budget left"
-            raise Malformed(f"found {found}; at most {most} is allowed while it runs: {why}", "spec.timeLimit")
+            return f"found {found}; at most {most} is allowed while it runs: {why}"
+    return ""
