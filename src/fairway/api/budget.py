@@ -2,7 +2,7 @@
 
 No decision asks again whether what runs may go on, and until it ends a budget reserves all that its time limit allows.
 So what its limit may become is bounded here by what is left: neither spent nor reserved, as each queue's status said a
-few seconds ago.
+few seconds ago. Limits that are raised within these seconds do not see each other: each may take all that is left.
 """
 
 from collections.abc import Sequence
