@@ -128,6 +128,17 @@ def test_a_time_limit_above_the_queues_maximum_is_refused():
     )
 
 
+def test_under_a_lowered_maximum_what_was_let_in_is_still_suspended_mirrored_and_moved_only_where_it_may():
+    things = {("Queue", "q"): {"spec": {"timeLimit": {"max": "2h"}}}}
+    old = job({"fairway.dev/time-limit": "3h"}, suspend=False)
+    assert let_in("Job", {**old, "spec": {**old["spec"], "suspend": True}}, group="batch", old=old, things=things)
+    other = {**old, "metadata": {**old["metadata"], "labels": {"fairway.dev/queue": "other"}}}
+    assert "at most 2h" in refusal("Job", old, group="batch", old=other, things=things)
+    before, after = workload(queue="q"), workload(queue="q", timeLimit="3h")
+    assert let_in("Workload", after, old=before, is_trusted=True, things=things)
+    assert "at most 2h" in refusal("Workload", after, old=before, things=things)
+
+
 def test_a_deadline_of_kubernetes_above_the_queues_maximum_is_refused_by_its_own_field():
     things = {("Queue", "q"): {"spec": {"timeLimit": {"max": "2h"}}}}
     said = refusal("Job", job(activeDeadlineSeconds=10_800), group="batch", things=things)
@@ -182,6 +193,36 @@ def test_what_runs_takes_no_time_limit_that_could_overrun_a_budget(before, after
     waits = {**held(before), "status": {}}
     assert let_in("Job", new, group="batch", old=old, things={**things, ("Workload", "ns/job-j"): waits})
     assert let_in("Workload", held(after, gpus="0"), old=held(before, gpus="0"), things=things)
+
+
+def test_a_time_limit_is_held_against_nothing_that_no_longer_reads():
+    old, new = (job({"fairway.dev/time-limit": it}, suspend=False) for it in ("2h", "5h"))
+    queues, runs = spending("10", 4), {("Workload", "ns/job-j"): held("2h")}
+    assert refusal("Job", new, group="batch", old=old, things={**queues, **runs})
+    odd = [{"spec": {"budget": {"gpuHours": "many"}, "parent": "top"}}, {"spec": {"timeLimit": {"max": "x"}}}]
+    for things in ({("Workload", "ns/job-j"): held("soon")}, *({**runs, ("Queue", "q"): it} for it in odd)):
+        assert let_in("Job", new, group="batch", old=old, things={**queues, **things})
+
+
+def test_a_longer_limit_of_a_gang_of_pods_or_of_replicas_counts_all_that_runs_of_them():
+    def bare(limit):
+        meta = {"name": "p", "labels": {"fairway.dev/queue": "q", "fairway.dev/group": "g"}}
+        notes = {"fairway.dev/time-limit": limit, "fairway.dev/attempt": "pod-g/u/1"}
+        return {"metadata": {**meta, "annotations": notes}, "spec": {"nodeName": "n", "containers": [{"name": "c"}]}}
+
+    things = {**spending("10", 4), ("Workload", "ns/pod-g"): held("2h")}
+    assert let_in("Pod", bare("4h"), group="", old=bare("2h"), things=things)
+    assert "at most 4h30m" in refusal("Pod", bare("5h"), group="", old=bare("2h"), things=things)
+
+    def served(limit):
+        meta = {**job({"fairway.dev/time-limit": limit})["metadata"], "name": "s"}
+        return {"metadata": meta, "spec": {"replicas": 2, "leaderWorkerTemplate": {"workerTemplate": {
+            "spec": {"containers": [{"name": "c"}]}}}}}  # fmt: skip
+
+    rows = {("Workload", f"ns/leaderworkerset-s-{row}"): held("2h") for row in range(2)}
+    said = {"group": "leaderworkerset.x-k8s.io", "old": served("2h"), "things": {**spending("13", 8), **rows}}
+    assert let_in("LeaderWorkerSet", served("3h"), **said)
+    assert "at most 3h is" in refusal("LeaderWorkerSet", served("3h1m"), **said)
 
 
 def test_what_depends_on_other_objects_is_let_in():

@@ -94,3 +94,22 @@ def test_a_pod_whose_group_is_not_whole_is_said_to_wait_for_it(machine: Machine)
     (row,) = [line for line in machine.run("ls").splitlines() if line.startswith("pair ")]
     assert " waiting " in row and "GroupIncomplete: group 'pair' is queued when its 2 pods" in row
     machine.kubectl("delete", "pod", "half")
+
+
+def test_kubernetes_ends_a_job_and_a_bare_pod_by_their_own_deadlines(machine: Machine) -> None:
+    labels = {"labels": {"fairway.dev/queue": "default"}}
+    runs = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [
+        {"name": "c", "image": "i", "command": ["sleep", "600"], "resources": {"requests": {"cpu": "100m"}}}]}
+    job = {"backoffLimit": 0, "template": {"spec": runs}}
+    for version, kind, said in (("v1", "Pod", runs), ("batch/v1", "Job", job)):
+        spec = {**said, "activeDeadlineSeconds": 2}
+        thing = {"apiVersion": version, "kind": kind, "metadata": {"name": "due", **labels}, "spec": spec}
+        (machine.folder / "due.json").write_text(json.dumps(thing))
+        machine.kubectl("apply", "-f", str(machine.folder / "due.json"))
+    machine.kubectl("wait", "job/due", "--for=condition=Failed", "--timeout=60s")
+    machine.kubectl("wait", "pod/due", "--for=jsonpath={.status.phase}=Failed", "--timeout=60s")
+    ended = [json.loads(machine.kubectl("get", one, "-o", "json")) for one in ("pod/due", "job/due")]
+    assert [it["spec"]["activeDeadlineSeconds"] for it in ended] == [2, 2]
+    pod, job = (it["status"] for it in ended)
+    assert pod["reason"] == "DeadlineExceeded"
+    assert {it["reason"] for it in job["conditions"] if it["type"] == "Failed"} == {"DeadlineExceeded"}

@@ -9,6 +9,8 @@ import msgspec
 import pytest
 from simworld import SETTINGS, Thing, World, cluster, is_leaving, is_true, job, names, node, pod, priority
 
+from fairway.cli.act import _resume as resume
+from fairway.cli.find import Found
 from fairway.clock import VirtualClock, seeded
 from fairway.controllers.losses import GATHER_SECONDS
 from fairway.kube import kinds
@@ -685,6 +687,28 @@ def test_a_job_made_inactive_waits_for_its_user() -> None:
     assert play(story, node("n1")) == "Suspended"
 
 
+@pytest.mark.parametrize(("stops", "seconds", "told"), [
+    (False, 0.8, "resumed: it queues again"), (True, 4.0, "resumed: it queues again when it has stopped")])  # fmt: skip
+def test_a_resume_waits_long_for_a_verdict_only_while_its_workload_still_stops(
+    stops: bool, seconds: float, told: str
+) -> None:
+    async def story(world: World) -> tuple[str, float]:
+        await world.apply(job("a"))
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        await world.annotate("a", active="false")
+
+        async def is_off() -> bool:
+            status = (await world.workload("job-a"))["status"]
+            return status["phase"] == "Suspended" and ("admission" in status) == stops
+
+        await world.until(is_off)
+        await world.crash()  # nothing is decided
+        found, began = Found(await world.workload("job-a")), world.clock.now()
+        return await resume(world.client, found), world.clock.now() - began
+
+    assert play(story, node("n1")) == (told, pytest.approx(seconds))
+
+
 def test_a_deadline_of_kubernetes_counts_in_a_budget_and_anew_from_each_start() -> None:
     async def story(world: World) -> tuple[Thing, Thing, float]:
         budget = {"budget": {"gpuHours": "1.5", "period": "30d"}}
@@ -702,12 +726,56 @@ def test_a_deadline_of_kubernetes_counts_in_a_budget_and_anew_from_each_start() 
         began = world.clock.now()
         await world.apply(job("b", activeDeadlineSeconds=3600, **said))
         await world.until(lambda: world.says_reason("job-b", "BudgetSpent"))
-        await world.until(lambda: world.is_in("job-a", "Failed"), seconds=4000)
+        await world.until(lambda: is_failed(world, "a"), seconds=4000)
         return await world.workload("job-a"), await world.job("a"), world.clock.now() - began
 
     workload, owner, ran = play(story, node("n1", gpus=2))
     assert workload["spec"]["timeLimit"] == "1h" and ran == pytest.approx(3600, abs=5)
     assert owner["status"]["conditions"][-1]["reason"] == "DeadlineExceeded"
+    assert owner["spec"]["activeDeadlineSeconds"] == 3600
+
+
+def test_what_kubernetes_does_not_end_by_its_deadline_fairway_ends_a_little_later() -> None:
+    async def story(world: World) -> tuple[float, float]:
+        bare = pod("b", seconds=9000, labels={"fairway.dev/queue": "default"})
+        bare["spec"]["activeDeadlineSeconds"] = 600
+        await world.apply(job("a", seconds=9000, activeDeadlineSeconds=600), bare)
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        await world.until(lambda: world.is_in("pod-b", "Running"))
+        world.jobs.cancel()
+        began = world.clock.now()
+
+        async def is_left() -> bool:
+            return await world.is_in("job-a", "Failed") and await world.is_in("pod-b", "Failed")
+
+        async def over() -> int:
+            return (await world.job("a"))["spec"]["activeDeadlineSeconds"]
+
+        async def is_ended() -> bool:
+            return "b" not in names(await world.pods()) and await over() == 0
+
+        await world.until(is_left, seconds=700)
+        left = world.clock.now() - began
+        assert "b" in names(await world.pods()) and await over() == 600
+        await world.until(is_ended, seconds=700)
+        return left, world.clock.now() - began
+
+    assert play(story, node("n1")) == pytest.approx((600, 660), abs=5)
+
+
+def test_under_a_lowered_maximum_a_job_that_runs_is_still_changed_and_suspended_by_its_user() -> None:
+    async def story(world: World) -> Thing:
+        queue = {"apiVersion": "fairway.dev/v1alpha1", "kind": "Queue", "metadata": {"name": "q"}, "spec": {}}
+        said = {"labels": {"fairway.dev/queue": "q"}, "annotations": {"fairway.dev/time-limit": "2h"}}
+        await world.apply(queue, job("a", seconds=9000, **said))
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        await world.client.patch(Ref(kinds.QUEUES, "q"), {"spec": {"timeLimit": {"max": "1h"}}})
+        await world.annotate("a", expected_runtime="30m", active="false")
+        await world.until(lambda: world.is_in("job-a", "Suspended"))
+        return (await world.workload("job-a"))["spec"]
+
+    spec = play(story, node("n1"))
+    assert (spec["timeLimit"], spec["expectedRuntime"]) == ("2h", "30m")
 
 
 def test_a_job_is_stopped_at_its_time_limit_and_fails() -> None:

@@ -8,6 +8,7 @@ door, so that files apply in any order; only a time limit is held against the qu
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from typing import TypeAlias
 
@@ -18,6 +19,7 @@ from fairway.engine import Queue, invalid_parent, lineage
 from . import budget, objects, owners, queues, workloads
 from .alone import workload_of_pod
 from .decode import cleaned, decode
+from .names import name_of
 from .objects import DEFAULT_SCHEDULER, GATE, GROUP, QUEUE, SCHEDULER, USER, PodObject, PodTemplate
 from .pods import ALONE, pod_class
 from .quantities import Malformed, duration, duration_text, shown, within
@@ -141,24 +143,47 @@ def _workload(said: WorkloadObject, review: Review) -> None:
     if said.spec.notify and not re.match(NOTIFY, said.spec.notify):
         forms = "http://…, https://… or mailto:NAME@HOST is allowed"
         raise Malformed(f"found {shown(said.spec.notify)}; {forms}", "spec.notify")
-    longest = _longest(said.spec.queue, review.lookup)
-    if longest is not None and read.time_limit is not None and read.time_limit > longest:
-        most = f"at most {duration_text(longest)}, the longest in queue {said.spec.queue}, is allowed"
-        raise Malformed(f"found {shown(said.spec.time_limit)}; {most}", "spec.timeLimit")
-    held = _held(said, review)
-    if held is not None and held.spec.time_limit != said.spec.time_limit:
-        line = [decode(cleaned(it), QueueObject) for it in _line(held.spec.queue, review.lookup)]
-        budget.check_limit(held, said.spec.time_limit, line, review.now)
+    if _is_new_limit(said, review) and (fault := _too_long(said, read.time_limit, review)):
+        raise Malformed(fault, "spec.timeLimit")
 
 
-def _held(said: WorkloadObject, review: Review) -> WorkloadObject | None:
-    """What is written of a workload that is there already; of a bare pod, what that says."""
-    if review.old is None or review.is_trusted:
-        return None
-    key = f"{review.namespace}/{said.metadata.name}"
-    if found := review.old if review.kind == "Workload" else review.lookup("Workload", key):
-        return decode(cleaned(found), WorkloadObject)
-    return workload_of_pod(decode(cleaned(review.old), PodObject)) if review.kind == "Pod" else None
+def _too_long(said: WorkloadObject, limit: float | None, review: Review) -> str:
+    """Why its new time limit is refused; "" where it is not, or where what it is held against no longer reads, which is
+    no fault of this object."""
+    with suppress(Malformed):
+        longest = _longest(said.spec.queue, review.lookup)
+        if longest is not None and limit is not None and limit > longest:
+            most = f"at most {duration_text(longest)}, the longest in queue {said.spec.queue}, is allowed"
+            return f"found {shown(said.spec.time_limit)}; {most}"
+        if held := _held(said, review):
+            line = [decode(cleaned(it), QueueObject) for it in _line(held[0].spec.queue, review.lookup)]
+            return budget.too_long(held, said.spec.time_limit, line, review.now)
+    return ""
+
+
+def _is_new_limit(said: WorkloadObject, review: Review) -> bool:
+    """Whether its user asks for another time limit or queue than before: what was let in stays writable under a
+    maximum that is lowered, and the controller can mirror, suspend and resume it."""
+    before = None
+    with suppress(Malformed):
+        before = _asked(review, review.old) if review.old else None
+    is_same = before and (before.spec.queue, before.spec.time_limit) == (said.spec.queue, said.spec.time_limit)
+    return not review.is_trusted and not is_same
+
+
+def _held(said: WorkloadObject, review: Review) -> Sequence[WorkloadObject]:
+    """What is written of the workload, of the gang of a pod, or of each replica; of a bare pod alone, what it says."""
+    old, row = cleaned(review.old or {}), owners.OWNERS.get((review.group, review.kind))
+    if review.old is None or review.kind == "Workload":
+        return [decode(old, WorkloadObject)] if review.old else []
+    pod = decode(old, PodObject) if review.kind == "Pod" else None
+    gang = owners.group_of(pod.metadata, pod.spec) if pod else ""
+    name = name_of("Pod", gang) if gang else said.metadata.name
+    rows = owners.replicas(decode(old, row.form)) if row and row.group else ()
+    names = [f"{review.namespace}/{name}-{one}" for one in rows] or [f"{review.namespace}/{name}"]
+    found = [decode(cleaned(it), WorkloadObject) for one in names if (it := review.lookup("Workload", one))]
+    alone = workload_of_pod(pod) if pod and not found else None
+    return [alone] if alone else found
 
 
 def _line(queue: str, lookup: Callable[[str, str], Said | None]) -> list[Said]:
@@ -182,14 +207,8 @@ def _reservation(said: ReservationObject, review: Review) -> None:
 
 def _read(review: Review) -> None:
     """Raises where a managed object asks for something that cannot be."""
-    said = cleaned(review.new)
-    if found := owners.OWNERS.get((review.group, review.kind)):
-        made = found.workload(review.kind, said)
-    elif (review.group, review.kind) == ("", "Pod"):
-        made = owners.pod(decode(said, PodObject))
-    else:
-        return
-    if not made.spec.pod_sets:
+    made = _asked(review, review.new)
+    if made is None or not made.spec.pod_sets:
         return
     notes = part(review.new, "metadata", "annotations")
     try:  # as its Workload will be read: refused later, nobody would be told
@@ -200,6 +219,16 @@ def _read(review: Review) -> None:
     least = notes.get(f"{GROUP}/min-count")
     if review.old is None:
         owners.check_least(str(least or ""), made)
+
+
+def _asked(review: Review, stored: Said) -> WorkloadObject | None:
+    """The Workload that an object of the kind under review asks for; None where it asks for none. Raises Malformed."""
+    kind, said = (review.group, review.kind), cleaned(stored)
+    if found := owners.OWNERS.get(kind):
+        return found.workload(review.kind, said)
+    if kind == ("", "Pod"):
+        return owners.pod(decode(said, PodObject))
+    return decode(said, WorkloadObject) if kind == (GROUP, "Workload") else None
 
 
 def _managed(review: Review) -> None:

@@ -14,7 +14,7 @@ from .main import Problem
 from .many import Choice, agreed, found_by, on_each, several
 from .output import output_option
 from .replicas import changeable, deletable, follows, woken
-from .verdict import OFF, first_verdict
+from .verdict import LEAVING_SECONDS, MOST_SECONDS, first_verdict
 
 PAUSE_SECONDS, LOOK_SECONDS = 45.0, 0.1
 ON = ("running", "retrying", "starting", "waiting")
@@ -99,8 +99,8 @@ async def _resume(client: Client, found: Found) -> str:
         return f"is {state}: there is nothing to resume"
     made, is_paused = found.workload["metadata"].get("ownerReferences"), found.status.get("paused") is not None
     asks = made and (is_paused or found.phase in ("Parked", "Suspended"))
-    line = await first_verdict(client, found.ref, made[0]["uid"], but=OFF) if asks else ""
-    stops = " when it has stopped" if "admission" in found.status else ""
+    stops, leaves = (" when it has stopped", LEAVING_SECONDS) if "admission" in found.status else ("", MOST_SECONDS)
+    line = await first_verdict(client, found.ref, made[0]["uid"], leaves=leaves) if asks else ""
     return f"resumed: it {line or ('goes on when its place is free' if is_paused else f'queues again{stops}')}"
 
 

@@ -13,15 +13,15 @@ from .listing import length
 from .output import in_local_time, seconds, span, start
 
 Thing = dict[str, Any]
-MOST_SECONDS, LEAVING_SECONDS = 0.8, 4.0
+MOST_SECONDS, LEAVING_SECONDS = 0.8, 4.0  # the latter where it still stops: programs have their grace
 OFF = ("Suspended", "Parked", "Paused")
 
 
-async def first_verdict(client: Client, workload: Ref, uid: str, *, but: Collection[str] = ()) -> str:
-    """Where it starts, or why it waits; "" where nothing is decided within MOST_SECONDS. `uid`: its owner's; `but`:
-    phases that it leaves first, which may take LEAVING_SECONDS: programs have their grace."""
+async def first_verdict(client: Client, workload: Ref, uid: str, *, leaves: float = 0.0) -> str:
+    """Where it starts, or why it waits; "" where nothing is decided within MOST_SECONDS. `uid`: its owner's; `leaves`:
+    the seconds that it may take instead where it is resumed, and leaves the phases of OFF first."""
     try:
-        return await client.clock.within(LEAVING_SECONDS if but else MOST_SECONDS, _decided(client, workload, uid, but))
+        return await client.clock.within(leaves or MOST_SECONDS, _decided(client, workload, uid, OFF if leaves else ()))
     except TimeoutError:
         return ""
 

@@ -70,8 +70,11 @@ class JobOwner:
 
     def desired(self) -> WorkloadObject | None:
         """The Workload it should have; None while there should be none."""
-        job = self.job
-        return owners.workload_of(("batch/v1", "Job"), job.metadata, owners.job(job), job.spec.active_deadline_seconds)
+        return owners.workload_of(("batch/v1", "Job"), self.job.metadata, owners.job(self.job), self.deadline())
+
+    def deadline(self) -> int | None:
+        """The seconds after which Kubernetes ends it."""
+        return self.job.spec.active_deadline_seconds
 
     def outcome(self) -> Outcome | None:
         """How it ended; None while it has not."""
@@ -188,6 +191,10 @@ class KindOwner:
         name = f"{made.metadata.name}-{self.replica}" if self.replica else made.metadata.name
         return replace(made, metadata=replace(made.metadata, name=name))
 
+    def deadline(self) -> int | None:
+        """That of its operator, if it knows one, is not read."""
+        return None
+
     def outcome(self) -> Outcome | None:
         return self.said.outcome()
 
@@ -297,6 +304,9 @@ class PodsOwner:
         if not owners.group_of(first.metadata, first.spec):
             return owners.pod(first)
         return None if self.least == 0 else owners.pod_group(self.name, self.pods, self.least)
+
+    def deadline(self) -> int | None:
+        return self.pods[0].spec.active_deadline_seconds
 
     def lacks(self) -> str:
         """What a gang waits for before it is queued."""

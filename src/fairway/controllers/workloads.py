@@ -41,7 +41,7 @@ from fairway.api.objects import (
 )
 from fairway.api.owners import OWNERS, group_of, kind_of
 from fairway.api.pods import is_lost
-from fairway.api.quantities import Malformed, time, time_text
+from fairway.api.quantities import Malformed, duration_text, time, time_text
 from fairway.api.queues import default_class
 from fairway.api.types import VERSION, AdmissionStatus, WorkloadObject, WorkloadStatus
 from fairway.api.workloads import (
@@ -50,7 +50,7 @@ from fairway.api.workloads import (
     key_of,
     priority_class,
 )
-from fairway.engine import Admission, Cause, Eviction, PodSetPlacement
+from fairway.engine import Admission, Cause, Ending, Eviction, PodSetPlacement
 from fairway.kube import kinds
 from fairway.kube.client import STRATEGIC
 from fairway.kube.events import About
@@ -87,6 +87,7 @@ from .retry import pause
 from .status import Said, holds, since
 
 INCOMPLETE_SECONDS = 10.0  # the pods of a group are made one after the other
+DEADLINE_SECONDS = 30.0  # after a time limit; Kubernetes counts an activeDeadlineSeconds from a start that comes later
 GATHER_OTHERS = 3.0  # and bound together by another scheduler; times of creation are in whole seconds
 
 
@@ -475,10 +476,10 @@ class Life:
         began, end = since(status, "Running") or since(status, "Admitted") or now, max(ends)
         return max(began, end) if int(began) <= end < self.means.election.leads_from else now
 
-    async def _let_go(self, case: Case, said: WorkloadObject) -> None:
+    async def _let_go(self, case: Case, said: WorkloadObject) -> float | None:
         """Over, or deleted: nothing of it runs on; it is kept until it is charged."""
-        owner = case.owner
-        if owner is not None and owner.outcome() is None:
+        owner, due = case.owner, _left_until(said, case.owner, self.means.now())
+        if owner is not None and owner.outcome() is None and due is None:
             is_its_own = any(one.uid == owner.about().uid for one in said.metadata.owner_references)
             can_fail = not isinstance(owner, PodsOwner) or said.status.admission is not None  # else pods stay gated
             fails = said.status.phase == "Failed" and is_its_own and can_fail
@@ -489,6 +490,19 @@ class Life:
             await self.means.patch(kinds.WORKLOADS, said, {"metadata": {"finalizers": left or None}})
             if not life.is_over(said.status):
                 self.means.events.tell(*cancelled(said))
+        return due
+
+
+def _left_until(said: WorkloadObject, owner: Owner | None, now: float) -> float | None:
+    """Until when Kubernetes is left to end what its own deadline ends now: its pods keep their status and their logs,
+    and a Job its spec. None where it is not."""
+    limit, began = owner.deadline() if owner else None, since(said.status, "Admitted")
+    is_its_own = limit and said.spec.time_limit == duration_text(limit) and said.status.reason == Ending.TIME_LIMIT
+    if not limit or began is None or not is_its_own:
+        return None
+    grace = max(one.template.spec.termination_grace_period_seconds for one in said.spec.pod_sets)
+    due = began + limit + DEADLINE_SECONDS + grace
+    return due if began + limit <= now < due else None
 
 
 def cancelled(said: WorkloadObject) -> tuple[About, str, str]:
