@@ -306,7 +306,7 @@ class PodsOwner:
         return None if self.least == 0 else owners.pod_group(self.name, self.pods, self.least)
 
     def deadline(self) -> int | None:
-        return self.pods[0].spec.active_deadline_seconds
+        return self.pods[0].spec.active_deadline_seconds if self.pods else None
 
     def lacks(self) -> str:
         """What a gang waits for before it is queued."""
