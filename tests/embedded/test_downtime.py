@@ -185,11 +185,18 @@ async def test_what_runs_on_beside_a_server_that_is_restarted_goes_on(tmp_path: 
     assert len(told.read_text().split()) == GPUS
 
 
+@pytest.mark.parametrize("is_stopped", [False, True])
 @pytest.mark.parametrize("end", [leave, kill])
-async def test_what_ended_while_no_server_ran_ended_when_its_containers_did(end: Any, tmp_path: Path):
+async def test_what_ended_while_no_server_ran_ended_when_its_containers_did(
+    end: Any, is_stopped: bool, tmp_path: Path
+):
+    """`is_stopped`: `down` ends, before the next server comes, what else still runs."""
     data, go, log = tmp_path / "data", tmp_path / "go", tmp_path / "log"
     async with life(data) as client:
         await client.create(kinds.JOBS, gang(f"while [ ! -e {go} ]; do sleep 0.05; done"))
+        if is_stopped:
+            await client.create(kinds.PODS, pod(f"echo x >> {tmp_path}/told; exec sleep 600"))
+            await starts(client, tmp_path / "told", 1)
         before = await phase(client, "Running")
         await end(data)
     go.touch()
@@ -197,10 +204,14 @@ async def test_what_ended_while_no_server_ran_ended_when_its_containers_did(end:
         it.stat().st_mtime for it in ends
     ) > Clock().now() - 3:
         await asyncio.sleep(0.05)
+    if is_stopped:
+        with suppress(UpError):  # that no server runs
+            await down(data, Clock())
     async with life(data, log) as client:
         over = await phase(client, "Succeeded", "Failed")
         [made] = await client.list(Selection(kinds.JOBS))
-        pods = [it["status"]["containerStatuses"] for it in await client.list(Selection(kinds.PODS))]
+        gone = [it["status"] for it in await client.list(Selection(kinds.PODS)) if it["metadata"]["name"] != "alone"]
+        pods = [it["containerStatuses"] for it in gone]
         await down(data, Clock())
     last = max(it["state"]["terminated"]["finishedAt"] for [it] in pods)
     began, ended = since(before, "Admitted"), since(over, "Finished")

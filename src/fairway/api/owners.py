@@ -21,7 +21,7 @@ from .forms.batch import job as job
 from .forms.form import Form, least_of
 from .names import name_of
 from .pods import pod_class
-from .quantities import Malformed, duration_text, shown, within
+from .quantities import Malformed, duration, duration_text, shown, within
 from .types import PodSetSpec, TopologySpec, WorkloadObject, WorkloadSpec
 
 DEFAULT_QUEUE = "default"
@@ -287,15 +287,24 @@ def workload_of(
 ) -> WorkloadObject:
     """The Workload of an owner of a kind (apiVersion, name), with its annotations mirrored. It is as old as its owner,
     but not written yet: without uid and status. `deadline`: the seconds after which Kubernetes ends it, which are its
-    time limit where no annotation says one; 0 is how Fairway ends a Job."""
+    time limit where no annotation says a shorter one; 0 is how Fairway ends a Job."""
     meta = objects.Metadata(
         name=name_of(kind[1], owner.name),
         namespace=owner.namespace,
         creation_timestamp=owner.creation_timestamp,
         owner_references=(objects.OwnerReference(kind[1], owner.name, owner.uid, kind[0], controller=True),),
     )
-    spec, last = mirrored(owner, podsets), duration_text(deadline) if deadline else ""
-    return WorkloadObject(meta, replace(spec, time_limit=spec.time_limit or last))
+    spec = mirrored(owner, podsets)
+    return WorkloadObject(meta, replace(spec, time_limit=_shorter(spec.time_limit, deadline or 0)))
+
+
+def _shorter(limit: str, deadline: int) -> str:
+    """A time limit as it is said; that of so many seconds where it is longer, or none is said."""
+    try:
+        is_said = bool(limit) and duration(limit) <= deadline
+    except Malformed:
+        is_said = True  # whoever reads it complains
+    return limit if is_said or deadline <= 0 else duration_text(deadline)
 
 
 def _flag(text: str) -> object:

@@ -54,7 +54,7 @@ class Modify(click.Command):
 @on_cluster
 async def modify(client: Client, namespace: str, output: str, **said: Any) -> int:
     """Change workloads that are submitted: fairway modify train --queue nlp --time-limit 6h"""
-    choice = Choice(said.pop("jobs"), said.pop("selector"))
+    choice = Choice(said.pop("jobs"), said.pop("selector"), how="-l SELECTOR")
     given = {f"--{name.replace('_', '-')}": value for name, value in said.items() if value}
     if not given:
         raise Problem(f"nothing to change is given; use one of --queue, {', '.join(FIELDS)}")

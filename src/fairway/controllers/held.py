@@ -1,18 +1,21 @@
 """What a Workload object holds, has used and would lose, as far as it tells itself."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from math import inf
 
 from msgspec.structs import replace
 
 from fairway.api import conditions
 from fairway.api.nodes import downtime
-from fairway.api.objects import NodeObject
+from fairway.api.objects import NodeObject, PodObject
+from fairway.api.pods import is_lost
 from fairway.api.quantities import duration, time
 from fairway.api.types import WorkloadObject, WorkloadStatus
 from fairway.api.workloads import Reading, pods_of, podsets_of, workload
 from fairway.engine import DEVICE, GPU, Admission, Cause, Eviction, Workload, counted, counts_of
 
 from . import status as life
+from .bind import ended_at, is_over
 from .status import Said, since
 
 
@@ -56,9 +59,12 @@ def served(said: WorkloadObject, *, now: float) -> WorkloadStatus:
     return life.served(said.status, now=now, held=held_of(said), queue=said.spec.queue)
 
 
-def begun_again(said: WorkloadObject, nodes: Mapping[str, NodeObject]) -> WorkloadObject:
+def begun_again(
+    said: WorkloadObject, nodes: Mapping[str, NodeObject], pods: Collection[PodObject]
+) -> WorkloadObject:
     """Where all its nodes were down with their pods since it was admitted, what is so then: it was evicted when they
-    went down, and was back in its places, with the same pods, when they were. Else it is as it was."""
+    went down, and was back in its places, with the same pods, when they were. Else it is as it was, as where all its
+    pods had ended by then."""
     status, began = said.status, since(said.status, "Admitted")
     if began is None or status.admission is None or life.is_over(status) or said.metadata.deletion_timestamp:
         return said
@@ -67,6 +73,8 @@ def begun_again(said: WorkloadObject, nodes: Mapping[str, NodeObject]) -> Worklo
     if not downs or not all(one and began <= one[0] for one in downs):
         return said
     down, back = max(filter(None, downs))
+    if pods and all(is_over(it) and not is_lost(it.status) and ended_at(it, inf) <= down for it in pods):
+        return said
     words, lost = Said(Cause.NODE_LOST, conditions.BEGAN_AGAIN), round(lost_work(said, down) * DEVICE)
     gone = life.evict(served(said, now=down), Eviction(down, words.reason), words, of=(said.spec.queue, lost))
     left = life.leave(replace(gone, moves_to=status.admission), now=back)

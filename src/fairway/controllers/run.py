@@ -226,7 +226,7 @@ class Control:
         """Keeps what a workload is now, and tells those that need to know."""
         means, known = self._means, self._view.workloads
         old, new = known.get(key), self._cases.workload(key)
-        new = new and begun_again(new, self._view.nodes)
+        new = new and begun_again(new, self._view.nodes, self._cases.pods_of.get(key, {}).values())
         if old == new:
             return
         if new is None:

@@ -267,7 +267,7 @@ class _Cluster:
                 *([watch(self.client("node"), name, looks, mirror.tell)] if self.own_gpus else ()),
                 watch_idle(self.client("node"), self.runner.pods, self.runner.dealer, lambda: looks.uses),
                 give_back(self.runner.clock, lambda: self.server.registry.store.revision),
-                control(self.transport),
+                self._decided(control),
             )
             running = [tasks.create_task(_whole(part)) for part in parts]
             with suppress(TimeoutError, Compacted):
@@ -282,12 +282,22 @@ class _Cluster:
             await self.runner.clock.in_thread(stop)
             note_end(self.folder / "pods", self.runner.clock.now())
 
+    async def _decided(self, control: Control) -> None:
+        """Runs `control` when pods that ended while this cluster was down are known to have: what it sees running then
+        was lost with the machine."""
+        with suppress(TimeoutError):
+            await self.runner.clock.within(OBSERVING_SECONDS, self._looked())
+        await control(self.transport)
+
+    async def _looked(self) -> None:
+        await self.runner.informer.synced.wait()
+        await self.runner.agenda.settled()
+
     async def _observe(self) -> None:
         """Until what ended while this cluster was down is over by its status, which lists show."""
         store = self.server.registry.store
         began = store.revision
-        await self.runner.informer.synced.wait()
-        await self.runner.agenda.settled()
+        await self._looked()
         pods = (msgspec.json.decode(it.value) for it in store.since(began, "pods") if not it.gone)
         ended = {_workload_of(pod) for pod in pods if pod["status"].get("phase") in TERMINAL}
         ended -= set(map(_workload_of, self.runner.pods()))
