@@ -78,7 +78,7 @@ REASONS = {
     ),
     Reason.BUDGET_SPENT: (
         "With its time limit it could overrun the budget of the queue or one above it.",
-        "A shorter time limit, or wait for the next period.",
+        "A shorter time limit; or wait for the next period, unless it needs more than the whole budget.",
     ),
     Reason.OVER_LIMIT: (
         "A limit of the queue or one above it leaves too little.",

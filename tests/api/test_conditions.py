@@ -180,9 +180,16 @@ def test_what_a_paused_workload_waits_for_is_named(resource: str, detail: str, h
         ),
         (
             Reason.BUDGET_SPENT,
-            {"spending": Spending(3600, 4000, 0, 0)},
-            "it could overrun the budget of queue nlp of 1 GPU hour: 1.111 spent, 0 reserved for what has not ended, "
-            "0 left; it has no time limit",
+            {"spending": Spending(90_000, 94_000, 0, 86_400), "assumed": 86_400.0},
+            "it could overrun the budget of queue nlp of 25 GPU hours: 26.11 spent, 0 reserved for what has not ended, "
+            "0 left; it needs up to 24: it has no time limit, so 1 d is reserved; --time-limit sets one",
+        ),
+        (
+            Reason.BUDGET_SPENT,
+            {"spending": Spending(3600, 0, 0, 14_400), "until": 60.0, "longest": 900.0},
+            "it could overrun the budget of queue nlp of 1 GPU hour: 0 spent, 0 reserved for what has not ended, "
+            "1 left; it needs up to 4; that is more than the whole budget, so no period allows it unless its time "
+            "limit is at most 15 min",
         ),
         (Reason.NO_ROOM, {"other_queue": "idle"}, "needs a place; in queue idle it would start now"),
     ],

@@ -50,6 +50,11 @@ kind: Queue
 metadata: {name: upper}
 spec: {quotas: [{pool: "*", limit: {nvidia.com/gpu: "50%"}}]}
 ---
+apiVersion: fairway.dev/v1alpha1
+kind: Queue
+metadata: {name: interns}
+spec: {budget: {gpuHours: 3, period: 30d}, timeLimit: {default: 2h}}
+---
 {apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: urgent}, value: 10}
 """
 
@@ -182,6 +187,8 @@ def test_on_another_cluster_only_what_env_names_travels(monkeypatch: pytest.Monk
         ("--queue small --gpus 1 --no-preemptible -- true", "--gpus: needs 1 GPU and cannot be preempted; queue small "
          "is guaranteed 0.5 GPU; --gpus 0.5, --preemptible or another --queue would do; "),
         ("--queue small --gpus 1 --type interactive -- true", "--gpus: needs 1 GPU and cannot be preempted; "),
+        ("--queue interns --gpus 2 -- true", "--time-limit: needs up to 4 GPU hours; the whole budget of queue interns "
+         "is 3; --time-limit 1h30m or another --queue would do; --wait-anyway queues it all the same"),
         ("--memory 0 -- true", "--memory: nothing runs in 0 bytes; 4Gi would do"),
         ("--memory 16 -- true", "--memory: nothing runs in 16 bytes; did you mean 16Gi?"),
         ("--chdir nowhere -- true", "--chdir: there is no folder nowhere; --wait-anyway queues it all the same"),
@@ -234,13 +241,16 @@ def test_a_dry_run_of_what_could_never_start_exits_with_one(machine: Machine) ->
     assert machine.run("submit", "--dry-run", "--gpus", "2", "--", "true").startswith("would start now")
     said = machine.run("submit", "--dry-run", "--gpus", "2", "--queue", "small", "--", "true", status=1)
     assert said.startswith("would wait: OverLimit: ") and "\n  --gpus: needs 2 GPUs; queue small may hold at" in said
+    said = machine.run("submit", "--dry-run", "--gpus", "2", "--queue", "interns", "--", "true", status=1)
+    assert said.startswith("would wait: BudgetSpent: ") and "\n  --time-limit: needs up to 4 GPU hours; " in said
 
 
 def test_a_bound_that_a_submission_can_keep_to_is_no_mistake(machine: Machine) -> None:
     machine.run("submit", "--name", "fits", "--queue", "small", "--gpus", "1", "--", "true")
     machine.run("submit", "--name", "part", "--queue", "small", "--gpus", "0.5", "--no-preemptible", "--", "true")
     machine.run("submit", "--name", "trials", "--queue", "small", "--array", "0-8", "--", "true")
-    for name in ("fits", "part", "trials"):
+    machine.run("submit", "--name", "brief", "--queue", "interns", "--gpus", "2", "--time-limit", "90m", "--", "true")
+    for name in ("fits", "part", "trials", "brief"):
         machine.until(name, "Succeeded")
 
 

@@ -118,6 +118,13 @@ def test_a_budget_tells_what_is_spent_reserved_and_needed() -> None:
     busy = runs(job("x", gpus=2, time_limit=HOUR), "n", since=NOW)
     said = facts(node("n", 8), team, busy, job("w", gpus=6, time_limit=2 * HOUR))
     assert said.spending == Spending(36_000, 7_200.0, 7_200.0, 43_200.0) and said.until == NOW + 86_400
+    assert said.spending.is_beyond and said.longest == 6_000.0 and said.assumed is None
+
+
+def test_a_budget_tells_that_a_day_counts_for_want_of_a_time_limit() -> None:
+    assert facts(node("n", 8), queue("q", budget=36_000), job("w", gpus=1)).assumed == 86_400.0
+    limited = queue("q", budget=36_000, default_time_limit=20 * HOUR)
+    assert facts(node("n", 8), limited, job("w", gpus=1)).assumed is None
 
 
 AFTER = {

@@ -58,6 +58,8 @@ def test_where_there_is_no_forecast_the_reason_is_told() -> None:
     world = busy(nodes=1, waiting=3)
     assert Case(world, Policy(), "ns/w00").unforeseen() == ""
     assert Case(world, Policy(), "ns/w02").unforeseen().startswith("w00 waits before it, and nothing says for how long")
+    poor = replace(world, queues=(Queue("q", budget=3600),), running=())
+    assert Case(poor, Policy(), "ns/w02").unforeseen() == "it needs more than the whole budget of queue q"
     after = replace(world.pending[2], after=("ns/gone",))
     lost = replace(world, pending=(*world.pending[:2], after))
     assert Case(lost, Policy(), "ns/w02").unforeseen() == "nothing says when what it comes after ends"

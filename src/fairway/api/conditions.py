@@ -176,8 +176,10 @@ def _plural(resource: str) -> str:
     return {GPU: "GPUs", CPU: "CPUs"}.get(resource, resource)
 
 
-def never(workload: Workload) -> str:
+def never(workload: Workload, facts: Facts) -> str:
     """Why no start is foretold for what cannot start as things are."""
+    if facts.spending and facts.spending.is_beyond:
+        return f"it needs more than the whole budget of queue {facts.queue}"
     return "nothing says when what it comes after ends" if workload.after else "it cannot start as things are"
 
 
@@ -312,8 +314,13 @@ def _spending(facts: Facts) -> str:
         return ""
     budget, spent, reserved, needed = facts.spending
     hours = [f"{max(one, 0) / 3600:,.4g}" for one in (budget, spent, reserved, needed, budget - spent - reserved)]
-    needs = f"; it needs up to {hours[3]}" if needed else "; it has no time limit"
+    needs = f"; it needs up to {hours[3]}"
+    if facts.assumed is not None:
+        needs += f": it has no time limit, so {span(facts.assumed)} is reserved; --time-limit sets one"
     ends = f"; the next period begins at {_moment(facts.until)}" if facts.until is not None else ""
+    if facts.spending.is_beyond:
+        less = f" unless its time limit is at most {span(facts.longest)}" if facts.longest else ""
+        ends = f"; that is more than the whole budget, so no period allows it{less}"
     whole = f"{hours[0]} GPU hour" + ("" if budget == 3600 else "s")
     said = f" of {whole}: {hours[1]} spent, {hours[2]} reserved for what has not ended, {hours[4]} left"
     return f"{said}{needs}{ends}"

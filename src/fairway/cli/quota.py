@@ -1,4 +1,5 @@
-"""A submission that is over a bound of its queue by itself: a limit, or a guarantee where it is not preemptible.
+"""A submission that is over a bound of its queue by itself: a limit, a budget, or a guarantee where it is not
+preemptible.
 
 No end of other work lets it start then. Bounds are those of the queue and of all above it, in each pool that it may
 use. Nodes that are out of use count in a percentage all the same: when they come back it is no mistake.
@@ -9,10 +10,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from fairway.api.scalars import Malformed, exact
+from fairway.api.scalars import Malformed, duration, duration_text, exact
 
 from .amounts import OPTIONS, allocatable, amount, least, needs_of
 from .job import template_of
+from .listing import GPU, OTHER_MAKERS
 from .view import View
 
 Thing = dict[str, Any]
@@ -40,10 +42,29 @@ def over_quota(view: View, thing: Thing, queue: str) -> Iterator[str]:
             next((it for it in _bounds(view, thing, queue, pool) if needs.get(it.resource, 0) * pods > it.most), None)
             for pool in _pools(view, thing, queue)
         ]
+        gpus = pods * sum((needs.get(it, Fraction(0)) for it in (GPU, *OTHER_MAKERS)), Fraction(0))
+        yield from _over_budget(view, thing, queue, gpus)
     except Malformed:
         return  # the server says what is wrong with it
     if bound := broken[0] if all(broken) else None:
         yield _words(bound, needs[bound.resource], pods)
+
+
+def _over_budget(view: View, thing: Thing, queue: str, gpus: Fraction) -> Iterator[str]:
+    """The budgets that it is over by its time limit; without one what was learned counts, or a day."""
+    line, seconds = view.line(queue), (thing.get("spec") or {}).get("activeDeadlineSeconds")
+    own = (thing["metadata"].get("annotations") or {}).get("fairway.dev/time-limit") or (seconds and f"{seconds}s")
+    said = [one.get("timeLimit") or {} for one in line.values()]
+    usual = next((it["default"] for it in said if it.get("default")), "0")
+    limit = min(map(duration, (own or usual, *(it["max"] for it in said if it.get("max")))))
+    for name, spec in line.items():
+        whole = exact(str(spec["budget"]["gpuHours"])) if spec.get("budget") else None
+        if whole is not None and gpus * Fraction(limit) > whole * 3600:
+            most = int(whole * 3600 / gpus)
+            less = f"--time-limit {duration_text(most)} or " * bool(most)
+            needs = f"needs up to {float(gpus) * limit / 3600:,.4g} GPU hours"
+            has = f"the whole budget of queue {name} is {float(whole):,.4g}"
+            yield f"--time-limit: {needs}; {has}; {less}another --queue would do"
 
 
 def _bounds(view: View, thing: Thing, queue: str, pool: str) -> Iterator[Bound]:

@@ -114,12 +114,16 @@ def _overruns(branch: Branch, workload: Workload, gpus: float, cycle: Cycle) -> 
     queue, (spent, since) = branch.queue, branch.queue.spent(cycle.now)
     period, budget = queue.budget_period, queue.budget or 0
     ends = None if queue.ledger.budget_since is None or period is None else since + period
-    spending = Spending(budget, spent, bound(branch, cycle), gpus * lasts(workload, 0.0, cycle))
+    counted = lasts(workload, 0.0, cycle)
+    spending = Spending(budget, spent, bound(branch, cycle), gpus * counted)
     if sum(spending[1:]) <= budget:
         return None
     if ends is not None:
         cycle.wake(ends)
-    return Reason.BUDGET_SPENT, Facts(queue=queue.name, resource=GPU, spending=spending, until=ends)
+    return Reason.BUDGET_SPENT, Facts(
+        queue=queue.name, resource=GPU, spending=spending, until=ends, longest=budget / gpus // 1,
+        assumed=counted if cycle.tree.time_limit(workload) is None else None,
+    )  # fmt: skip
 
 
 def lasts(workload: Workload, ran: float, cycle: Cycle) -> float:

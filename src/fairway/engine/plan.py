@@ -122,6 +122,11 @@ class Spending(NamedTuple):
     reserved: float
     needed: float
 
+    @property
+    def is_beyond(self) -> bool:
+        """Whether no period allows it."""
+        return self.needed > self.budget
+
 
 class Dependency(StrEnum):
     """What keeps a workload named in `after` from having succeeded."""
@@ -153,8 +158,9 @@ class Facts:
     bounds: Mapping[str, int] | None = None  # OverLimit, OverGuaranteed, OverShare: what it would be above
     used: Mapping[str, int] | None = None  # of these resources, what counts against the bound by now
     spending: Spending | None = None  # BudgetSpent
+    assumed: float | None = None  # BudgetSpent: the seconds that count for want of a time limit
     rule: Rule | None = None  # NotAllowed, QueueInvalid; `detail`: what the rule says
-    longest: float | None = None  # NotAllowed: the time limit that its own is above
+    longest: float | None = None  # the longest time limit that is allowed, by a full budget where BudgetSpent
     dependency: Dependency | None = None  # DependencyPending: why; `blocking` names the circle, from the first on
     most_free: int | None = None  # the most of `resource` free in any one node or domain
     missing: int | None = None

@@ -162,8 +162,9 @@ class Case:
             return ""
         futures = Futures(self.world, self.policy, Question(only=self.key, effort=ROUGHLY))
         line = {one.key: row for row, one in enumerate(futures.line)}
-        if self.key not in line:
-            return never(self.ours)
+        facts = self.wait.facts if self.wait else Facts()
+        if self.key not in line or (facts.spending and facts.spending.is_beyond):
+            return never(self.ours, facts)
         doubts = futures.guesses()
         if doubts[line[self.key]] < DARK:
             return ""
