@@ -128,6 +128,20 @@ async def test_gpus_that_pods_of_others_hold_are_not_free() -> None:
     assert "held by pods that Fairway does not manage" in page and "5 of 8 GPUs are free" in page
 
 
+async def test_what_is_cancelled_holds_its_gpus_until_its_pods_have_stopped() -> None:
+    limits = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    pod = {"kind": "Pod", "metadata": {"name": "p", "namespace": "nlp"},
+           "spec": {"nodeName": "n1", "containers": [{"name": "main", "image": "x"} | limits]}}  # fmt: skip
+    it = workload("nlp/job-slow", "nlp", 1, at="n1[0]")
+    it["metadata"]["finalizers"] = ["fairway.dev/room"]
+    async with board(node("n1"), queue("nlp"), it, pod) as shown:
+        await shown.client.delete(Ref(kinds.WORKLOADS, "job-slow", "nlp"))
+        deleted = (await shown.client.get(Ref(kinds.WORKLOADS, "job-slow", "nlp")))["metadata"]["deletionTimestamp"]
+        now, queues = [" ".join((await shown.page(view)).split()) for view in ("/now", "/queues")]
+    assert '<li class="cell cancelling w1" data-gpus="0">' in now and "Fairway does not manage" not in now
+    assert f'<em>cancelling</em> since <time datetime="{deleted[:19]}' in now and "ann 1" in re.sub("<.*?>", "", queues)
+
+
 async def test_a_node_in_no_pool_offers_nothing() -> None:
     selected = {"nodeSelector": {"matchLabels": {"gpu": "h100"}}}
     async with board(node("n1"), {"kind": "NodePool", "metadata": {"name": "h100"}, "spec": selected}) as shown:

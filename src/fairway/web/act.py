@@ -93,7 +93,7 @@ def dialog(world: World, sight: Sight, asked: Mapping[str, Any]) -> str:
     says = ACTIONS.get(action, "").format(queue=f"queue {min(queues)}" if len(queues) == 1 else "its queue")
     facts = {"action": action, "them": them, "says": says, "choices": choices, "value": value,
              "line": lines(them, action, value) if them else ""}  # fmt: skip
-    stopped = [it for it in them if it.state in HOLDS[:-1]] if action in ("suspend", "cancel") else []
+    stopped = [it for it in them if it.state in HOLDS[:3]] if action in ("suspend", "cancel") else []
     return fragment("dialog", facts | _losses(stopped, world.client.clock.now()) | {
         "is_idle": all(it.state in ("waiting", "suspended") for it in them),
         "is_over": all(it.state in OVER for it in them),

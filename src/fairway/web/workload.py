@@ -33,7 +33,7 @@ GONE_SECONDS = 60.0
 Starts = tuple[str, float | None, float | None, float | None]
 """How it is known when it starts (forecast, rough, kept or nothing), the earlier and the later moment, and from when on
 room is kept for it, where that is a minute later than both."""
-HOLDS = ("running", "retrying", "starting", "stopping")
+HOLDS = ("running", "retrying", "starting", "cancelling", "stopping")
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +204,8 @@ def _state(said: types.WorkloadObject) -> str:
 def _since(said: types.WorkloadObject, state: str) -> float | None:
     kinds = {"running": "Running", "retrying": "Admitted", "starting": "Admitted"} | dict.fromkeys(OVER, "Finished")
     meta = said.metadata
-    submitted = moment(meta.annotations.get(SUBMITTED)) or moment(meta.creation_timestamp)
-    return _turned(said, kinds.get(state, "Evicted")) or submitted
+    moments = map(moment, (meta.deletion_timestamp, meta.annotations.get(SUBMITTED), meta.creation_timestamp))
+    return _turned(said, kinds.get(state, "Evicted")) or next(filter(None, moments), None)
 
 
 def _turned(said: types.WorkloadObject, kind: str) -> float | None:
