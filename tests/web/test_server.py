@@ -150,6 +150,27 @@ async def test_an_action_changes_the_object_that_the_user_made(
     assert job["metadata"][part[0]][part[1]] == wanted
 
 
+@pytest.mark.parametrize(("own", "chosen"), [("urgent", "urgent"), ("", "none")])
+async def test_a_change_of_priority_begins_at_the_present_one_and_none_takes_the_class_away(
+    own: str, chosen: str
+) -> None:
+    worth = {"low": -5, "urgent": 9}
+    classes = [{"kind": "PriorityClass", "metadata": {"name": name}, "value": at} for name, at in worth.items()]
+    it = workload("nlp/job-a", "nlp", spec={"priorityClassName": own})
+    job = JOB | {"metadata": JOB["metadata"] | {"annotations": {"fairway.dev/priority-class": "urgent"}}}
+    async with board(queue("nlp"), it, job, *classes) as shown:
+        await shown.page("/now")
+        asked, headers = {"action": "priority", "workloads": ["nlp/job-a"]}, {"authorization": f"Bearer {LINK}"}
+        async with shown.session.post(f"{shown.address}/say", json=asked, headers=headers) as answer:
+            said = await answer.text()
+        _, done = await shown.act("priority", "nlp/job-a", value="none")
+        made = (await shown.client.get(Ref(kinds.JOBS, "a", "nlp")))["metadata"].get("annotations") or {}
+    options = re.findall(r'<option value="(\w+)"( selected)?>(.*?)</option>', said)
+    assert [(name, text) for name, _, text in options] == [("none",) * 2, ("low", "low (-5)"), ("urgent", "urgent (9)")]
+    assert [name for name, is_chosen, _ in options if is_chosen] == [chosen]
+    assert "error" not in done["done"][0] and "fairway.dev/priority-class" not in made
+
+
 async def test_cancel_deletes_the_owner() -> None:
     async with board(queue("nlp"), workload("nlp/job-a", "nlp"), JOB) as shown:
         await shown.page("/now")

@@ -27,7 +27,7 @@ ACTIONS = {
     "queue": "No work is lost. It gives up its position in {queue}, and takes one in the other, by its order",
 }  # fmt: skip
 """What each does to a workload of a queue."""
-CLASS = "fairway.dev/priority-class"
+CLASS, NONE = "fairway.dev/priority-class", "none"
 
 
 def offered(it: Workload) -> list[str]:
@@ -48,7 +48,8 @@ def leaves(world: World) -> list[str]:
 def _change(it: Workload, action: str, value: str) -> tuple[str, dict[str, str | None]]:
     """What an action writes on the objects that the user made: labels or annotations, by name."""
     if action in ("queue", "priority"):
-        return ("labels", {QUEUE: value}) if action == "queue" else ("annotations", {CLASS: value})
+        meant = None if value == NONE else value
+        return ("labels", {QUEUE: value}) if action == "queue" else ("annotations", {CLASS: meant})
     return "annotations", {ACTIVE: str(action == "resume").lower()} | dict.fromkeys([PAUSED] * (action == "resume"))
 
 
@@ -83,10 +84,12 @@ def dialog(world: World, sight: Sight, asked: Mapping[str, Any]) -> str:
     them = sorted((it for it in known if sight.sees(it.namespace) and action in offered(it)), key=attrgetter("key"))
     queues = {it.queue for it in them}
     choices = {
-        "queue": [name for name in leaves(world) if {name} != queues],
-        "priority": [name for name in sorted(world.priorities) if not name.startswith("system-")],
-    }.get(action)
-    value = str(asked.get("value") or next(iter(choices or ()), ""))
+        "queue": {name: name for name in leaves(world) if {name} != queues},
+        "priority": {NONE: NONE} | {name: f"{name} ({one.value})" for name, one in sorted(world.priorities.items())
+                                    if not name.startswith("system-")},
+    }.get(action, {})  # fmt: skip
+    own = [it.priority for it in them if action == "priority" and it.priority in choices]
+    value = str(asked.get("value") or next(iter([*own, *choices]), ""))
     if action == "queue":
         them = [it for it in them if it.queue != value]
         queues = {it.queue for it in them}
