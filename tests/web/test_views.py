@@ -350,6 +350,21 @@ async def test_operations_says_what_is_wrong_and_which_line_looks_closer() -> No
     assert "kubectl fairway why -n nlp workload/job-a" in page and "Reclaimed for b of queue vision" in page
 
 
+async def test_what_a_user_suspended_or_paused_counts_as_no_eviction_and_is_told_as_a_change() -> None:
+    reasons = "Suspended", "Suspended", "Reclaimed"
+    said = [{"time": in_hours(-at / 10), "reason": reason} for at, reason in enumerate(reasons)]
+    it = workload("nlp/job-a", "nlp", 1, status={"evictionHistory": [said[0], said[1] | {"paused": True}, said[2]]})
+    async with board(queue("nlp"), it) as shown:
+        page, suspended = await shown.page("/operations"), await shown.page("/operations?what=suspended")
+        own = await shown.page("/workload/nlp/job-a")
+    rows = [" ".join(re.sub("<.*?>", " ", row).split()) for row in re.findall("<tr data-key.*?</tr>", page, re.DOTALL)]
+    mine = [f"{it} a nlp ann 1 by its user" for it in ("paused", "suspended")]
+    assert "Evicted in the last day <small>1</small>" in page
+    assert sorted(row.partition("Z ")[2] for row in rows) == [*["evicted a nlp ann 1 Reclaimed"] * 2, *mine]
+    assert suspended.count("by its user") == 1 and "<b>suspended</b>" in suspended
+    assert own.count("<dd>by its user</dd>") == 2
+
+
 async def test_operations_says_where_the_rest_is_of_a_list_that_is_cut() -> None:
     history = [{"time": in_hours(-at / 20), "reason": "Reclaimed", "by": "vision"} for at in range(201)]
     waits = [{"type": "Evicted", "status": "True", "reason": "Reclaimed", "message": "",

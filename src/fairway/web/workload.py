@@ -33,6 +33,7 @@ GONE_SECONDS = 60.0
 Starts = tuple[str, float | None, float | None, float | None]
 """How it is known when it starts (forecast, rough, kept or nothing), the earlier and the later moment, and from when on
 room is kept for it, where that is a minute later than both."""
+BY_USER = "by its user"
 HOLDS = ("running", "retrying", "starting", "cancelling", "stopping")
 
 
@@ -50,7 +51,7 @@ class Share:
 @dataclass(frozen=True, slots=True)
 class Eviction:
     """`queue`: that took the room. `began`: when the attempt that it ended was admitted, `nodes`: where. `lost`: work,
-    in GPU-hours. `word`: paused where its processes were frozen, not stopped."""
+    in GPU-hours. `word`: paused where its processes were frozen, suspended where its user stopped it, else evicted."""
 
     time: float
     reason: str
@@ -155,11 +156,7 @@ def workload(said: types.WorkloadObject) -> Workload:
         attempt=status.attempt, attained=status.attained,
         counted=moment(status.served.until) if status.served else None,
         shares=tuple(_shares(status.admission, each)) if state in HOLDS and status.admission else (),
-        evictions=tuple(
-            Eviction(moment(it.time) or 0.0, it.reason, it.by, it.beneficiary, moment(it.began), it.nodes,
-                     it.lost / HOUR_UNITS, "paused" if it.paused or it.unpaused else "evicted")
-            for it in status.eviction_history
-        ),
+        evictions=tuple(map(_eviction, status.eviction_history)),
         owners=tuple((it.api_version, it.kind, it.name) for it in meta.owner_references),
         podsets=tuple((it.name, it.count, each.get(it.name, 0.0)) for it in spec.pod_sets),
         groups=groups(value) if value else (), pools=value.pools if value else (),
@@ -175,6 +172,15 @@ def cancelled(left: Record) -> Workload:
         f"{left.metadata.namespace}/{left.name}", owner or left.name, notes.queue, notes.user.rpartition(":")[2],
         "cancelled", ended, version="", message=left.message, began=moment(notes.ran_from), ended=ended,
         owners=(("", kind, owner),) if owner else (),
+    )  # fmt: skip
+
+
+def _eviction(said: types.EvictionRecord) -> Eviction:
+    is_by_user = said.reason == "Suspended"
+    word = "paused" if said.paused or said.unpaused else "suspended" if is_by_user else "evicted"
+    return Eviction(
+        moment(said.time) or 0.0, BY_USER if is_by_user else said.reason, said.by, said.beneficiary,
+        moment(said.began), said.nodes, said.lost / HOUR_UNITS, word,
     )  # fmt: skip
 
 
