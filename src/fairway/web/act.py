@@ -5,7 +5,7 @@ has no right that its viewer lacks. What would be lost is said before.
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, takewhile
 from operator import attrgetter
 from typing import Any
 
@@ -96,7 +96,7 @@ def dialog(world: World, sight: Sight, asked: Mapping[str, Any]) -> str:
     says = ACTIONS.get(action, "").format(queue=f"queue {min(queues)}" if len(queues) == 1 else "its queue")
     facts = {"action": action, "them": them, "says": says, "choices": choices, "value": value,
              "line": lines(them, action, value) if them else ""}  # fmt: skip
-    stopped = [it for it in them if it.state in HOLDS[:3]] if action in ("suspend", "cancel") else []
+    stopped = [it for it in them if it.state in (*HOLDS[:3], "paused")] if action in ("suspend", "cancel") else []
     return fragment("dialog", facts | _losses(stopped, world.client.clock.now()) | {
         "is_idle": all(it.state in ("waiting", "suspended") for it in them),
         "is_over": all(it.state in OVER for it in them),
@@ -105,10 +105,18 @@ def dialog(world: World, sight: Sight, asked: Mapping[str, Any]) -> str:
 
 def _losses(them: Sequence[Workload], now: float) -> dict[str, Any]:
     """GPUs and GPU-hours of work that stopping these now would lose, and since when."""
-    since = [max(it.since or now, it.saved or 0.0) for it in them]
-    hours = sum(it.held * max(0.0, now - at) / 3600 for it, at in zip(them, since))
-    return {"held": sum(it.held for it in them), "lost": hours, "since": min(since, default=now), "stopped": them,
-            "is_saved": all(it.saved for it in them)}  # fmt: skip
+    runs = [(it, max(start, it.saved or 0.0), end) for it in them for start, end in _runs(it, now)]
+    hours = sum((it.held or it.asked) * max(0.0, end - start) / 3600 for it, start, end in runs)
+    return {"held": sum(it.held for it in them), "lost": hours, "stopped": them,
+            "since": min((start for _, start, _ in runs), default=now), "is_saved": all(it.saved for it in them),
+            "is_frozen": all(it.state == "paused" for it in them)}  # fmt: skip
+
+
+def _runs(it: Workload, now: float) -> list[tuple[float, float]]:
+    """From when to when its processes ran: until now, and before each pause since they began."""
+    paused = takewhile(attrgetter("is_kept"), reversed(it.evictions))
+    runs = [] if it.state == "paused" else [(it.since or now, now)]
+    return runs + [(one.began or one.time, one.time) for one in paused]
 
 
 async def act(world: World, sight: Sight, client: Client, asked: Mapping[str, Any]) -> list[dict[str, str]]:
