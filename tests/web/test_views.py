@@ -222,6 +222,13 @@ async def test_find_has_workloads_in_every_state_and_says_where_they_are() -> No
     assert 'href="/now?q=n1">n1</a> GPU 0–1' in page and "No workload that you may see" in failed
 
 
+async def test_find_has_the_workloads_of_a_queue() -> None:
+    them = workload("vision/job-a", "speech"), workload("vision/job-b", "nlp")
+    async with board(queue("speech"), queue("nlp"), *them) as shown:
+        page = await shown.page("/find?q=Speech")
+    assert "1 workload in any state with “Speech” in the name, user, queue or namespace" in page and ">a</a>" in page
+
+
 async def test_waiting_counts_what_is_paused_or_suspended_apart_and_says_by_whom() -> None:
     said = {"Suspended": "", "Paused": "paused by its user"}
     told = {"reason": "Suspended", "position": 0}
