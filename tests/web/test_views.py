@@ -237,7 +237,8 @@ async def test_waiting_counts_what_is_paused_or_suspended_apart_and_says_by_whom
     async with board(queue("nlp"), workload("nlp/job-a", "nlp", 1, status=WAITS), *off) as shown:
         page = await shown.page("/waiting")
     assert "1 workload for 1 GPU; 2 paused or suspended" in page and "<b>Suspended</b>" not in page
-    assert "until it is resumed" in page and "paused by its user" in page
+    words = " ".join(re.sub("<.*?>", " ", page).split())
+    assert "suspended until it is resumed" in words and "paused by its user" in words and "paused paused" not in words
 
 
 async def test_what_its_queue_paused_waits_for_room_and_what_its_user_paused_is_told_of_beside() -> None:
@@ -471,6 +472,17 @@ async def test_what_has_not_run_yet_names_no_attempt_and_no_use() -> None:
     async with board(node("n1"), queue("nlp"), *them) as shown:
         waits, failed = [await shown.page(f"/workload/nlp/job-{it}") for it in "ab"]
     assert "<dd>none yet</dd>" in waits and "<dd>failed: exit code 3</dd>" in failed and "GPU-hours used" not in failed
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+async def test_what_is_over_says_how_long_it_ran(phase: str) -> None:
+    times = {"Admitted": "2026-11-23T11:00:00Z", "Finished": "2026-11-23T13:00:00Z"}
+    turned = [{"type": it, "status": "True", "reason": "x", "message": "", "lastTransitionTime": at}
+              for it, at in times.items()]  # fmt: skip
+    it = workload("nlp/job-a", "nlp", status={"phase": phase, "conditions": turned})
+    async with board(queue("nlp"), it) as shown:
+        page = re.sub("<.*?>", "", await shown.page("/workload/nlp/job-a"))
+    assert f"ran since{times['Admitted']}, for 2 h" in page
 
 
 async def test_a_list_says_once_that_a_workload_failed_or_finished() -> None:
