@@ -1,6 +1,7 @@
 """How the page is served: tokens, headers, streams that go on where they were cut, actions with the viewer's rights."""
 
 import re
+import time
 from hashlib import sha256
 from importlib.resources import files
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 from board import LINK, board, node, queue, workload
 
+from fairway.api.quantities import time_text
 from fairway.kube import kinds
 from fairway.kube.kinds import Ref, Selection
 from fairway.web.access import Sight
@@ -150,6 +152,27 @@ async def test_an_action_changes_the_object_that_the_user_made(
     assert job["metadata"][part[0]][part[1]] == wanted
 
 
+@pytest.mark.parametrize(("own", "chosen"), [("urgent", "urgent"), ("", "none")])
+async def test_a_change_of_priority_begins_at_the_present_one_and_none_takes_the_class_away(
+    own: str, chosen: str
+) -> None:
+    worth = {"low": -5, "urgent": 9}
+    classes = [{"kind": "PriorityClass", "metadata": {"name": name}, "value": at} for name, at in worth.items()]
+    it = workload("nlp/job-a", "nlp", spec={"priorityClassName": own})
+    job = JOB | {"metadata": JOB["metadata"] | {"annotations": {"fairway.dev/priority-class": "urgent"}}}
+    async with board(queue("nlp"), it, job, *classes) as shown:
+        await shown.page("/now")
+        asked, headers = {"action": "priority", "workloads": ["nlp/job-a"]}, {"authorization": f"Bearer {LINK}"}
+        async with shown.session.post(f"{shown.address}/say", json=asked, headers=headers) as answer:
+            said = await answer.text()
+        _, done = await shown.act("priority", "nlp/job-a", value="none")
+        made = (await shown.client.get(Ref(kinds.JOBS, "a", "nlp")))["metadata"].get("annotations") or {}
+    options = re.findall(r'<option value="(\w+)"( selected)?>(.*?)</option>', said)
+    assert [(name, text) for name, _, text in options] == [("none",) * 2, ("low", "low (-5)"), ("urgent", "urgent (9)")]
+    assert [name for name, is_chosen, _ in options if is_chosen] == [chosen]
+    assert "error" not in done["done"][0] and "fairway.dev/priority-class" not in made
+
+
 async def test_cancel_deletes_the_owner() -> None:
     async with board(queue("nlp"), workload("nlp/job-a", "nlp"), JOB) as shown:
         await shown.page("/now")
@@ -185,6 +208,26 @@ async def test_what_an_action_would_do_is_said_of_what_the_viewer_sees_alone() -
             said = await answer.text()
     assert "Cancel nlpruns?" in said and "kubectl -n nlp delete job/nlpruns" in said and "vision" not in said
     assert 'value="yes" data-of="nlp/job-nlpruns"' in said  # what it is of is what is sent
+
+
+async def test_cancelling_what_is_paused_loses_what_it_did_before_each_pause_since_its_last_checkpoint() -> None:
+    times = [time_text(time.time() - 3600 * hours) for hours in (9, 8, 7, 6, 5, 4)]
+    how = {"unpaused": "expired"}, {"paused": True}, {"paused": True}
+    history = [{"time": times[2 * at + 1], "began": times[2 * at], "reason": "Suspended"} | how[at] for at in range(3)]
+    paused = {"phase": "Paused", "reason": "Suspended", "position": 0, "evictionHistory": history}
+    saved = {"lastCheckpoint": time_text(time.time() - 3600 * 4.5)}
+    them = [workload(f"nlp/job-{it}", "nlp", 2, spec=spec, status=paused) for it, spec in (("a", {}), ("b", saved))]
+    said = []
+    async with board(queue("nlp"), *them) as shown:
+        await shown.page("/now")
+        for it in them:
+            asked = {"action": "cancel", "workloads": [f"nlp/{it['metadata']['name']}"]}
+            headers = {"authorization": f"Bearer {LINK}"}
+            async with shown.session.post(f"{shown.address}/say", json=asked, headers=headers) as answer:
+                said.append(re.sub("<.*?>", "", await answer.text()))
+    lost = "Lost: its frozen processes, and up to"
+    assert f"{lost} 4 GPU-hours of work since {times[2]}, less what it saves when it gets its signal." in said[0]
+    assert f"{lost} 1 GPU-hours of work since {saved['lastCheckpoint']}." in said[1]
 
 
 async def test_a_page_that_does_not_exist_is_a_404() -> None:

@@ -128,6 +128,20 @@ async def test_gpus_that_pods_of_others_hold_are_not_free() -> None:
     assert "held by pods that Fairway does not manage" in page and "5 of 8 GPUs are free" in page
 
 
+async def test_what_is_cancelled_holds_its_gpus_until_its_pods_have_stopped() -> None:
+    limits = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    pod = {"kind": "Pod", "metadata": {"name": "p", "namespace": "nlp"},
+           "spec": {"nodeName": "n1", "containers": [{"name": "main", "image": "x"} | limits]}}  # fmt: skip
+    it = workload("nlp/job-slow", "nlp", 1, at="n1[0]")
+    it["metadata"]["finalizers"] = ["fairway.dev/room"]
+    async with board(node("n1"), queue("nlp"), it, pod) as shown:
+        await shown.client.delete(Ref(kinds.WORKLOADS, "job-slow", "nlp"))
+        deleted = (await shown.client.get(Ref(kinds.WORKLOADS, "job-slow", "nlp")))["metadata"]["deletionTimestamp"]
+        now, queues = [" ".join((await shown.page(view)).split()) for view in ("/now", "/queues")]
+    assert '<li class="cell cancelling w1" data-gpus="0">' in now and "Fairway does not manage" not in now
+    assert f'<em>cancelling</em> since <time datetime="{deleted[:19]}' in now and "ann 1" in re.sub("<.*?>", "", queues)
+
+
 async def test_a_node_in_no_pool_offers_nothing() -> None:
     selected = {"nodeSelector": {"matchLabels": {"gpu": "h100"}}}
     async with board(node("n1"), {"kind": "NodePool", "metadata": {"name": "h100"}, "spec": selected}) as shown:
@@ -208,6 +222,13 @@ async def test_find_has_workloads_in_every_state_and_says_where_they_are() -> No
     assert 'href="/now?q=n1">n1</a> GPU 0–1' in page and "No workload that you may see" in failed
 
 
+async def test_find_has_the_workloads_of_a_queue() -> None:
+    them = workload("vision/job-a", "speech"), workload("vision/job-b", "nlp")
+    async with board(queue("speech"), queue("nlp"), *them) as shown:
+        page = await shown.page("/find?q=Speech")
+    assert "1 workload in any state with “Speech” in the name, user, queue or namespace" in page and ">a</a>" in page
+
+
 async def test_waiting_counts_what_is_paused_or_suspended_apart_and_says_by_whom() -> None:
     said = {"Suspended": "", "Paused": "paused by its user"}
     told = {"reason": "Suspended", "position": 0}
@@ -216,7 +237,8 @@ async def test_waiting_counts_what_is_paused_or_suspended_apart_and_says_by_whom
     async with board(queue("nlp"), workload("nlp/job-a", "nlp", 1, status=WAITS), *off) as shown:
         page = await shown.page("/waiting")
     assert "1 workload for 1 GPU; 2 paused or suspended" in page and "<b>Suspended</b>" not in page
-    assert "until it is resumed" in page and "paused by its user" in page
+    words = " ".join(re.sub("<.*?>", " ", page).split())
+    assert "suspended until it is resumed" in words and "paused by its user" in words and "paused paused" not in words
 
 
 async def test_what_its_queue_paused_waits_for_room_and_what_its_user_paused_is_told_of_beside() -> None:
@@ -336,6 +358,21 @@ async def test_operations_says_what_is_wrong_and_which_line_looks_closer() -> No
     assert "kubectl fairway why -n nlp workload/job-a" in page and "Reclaimed for b of queue vision" in page
 
 
+async def test_what_a_user_suspended_or_paused_counts_as_no_eviction_and_is_told_as_a_change() -> None:
+    reasons = "Suspended", "Suspended", "Reclaimed"
+    said = [{"time": in_hours(-at / 10), "reason": reason} for at, reason in enumerate(reasons)]
+    it = workload("nlp/job-a", "nlp", 1, status={"evictionHistory": [said[0], said[1] | {"paused": True}, said[2]]})
+    async with board(queue("nlp"), it) as shown:
+        page, suspended = await shown.page("/operations"), await shown.page("/operations?what=suspended")
+        own = await shown.page("/workload/nlp/job-a")
+    rows = [" ".join(re.sub("<.*?>", " ", row).split()) for row in re.findall("<tr data-key.*?</tr>", page, re.DOTALL)]
+    mine = [f"{it} a nlp ann 1 by its user" for it in ("paused", "suspended")]
+    assert "Evicted in the last day <small>1</small>" in page
+    assert sorted(row.partition("Z ")[2] for row in rows) == [*["evicted a nlp ann 1 Reclaimed"] * 2, *mine]
+    assert suspended.count("by its user") == 1 and "<b>suspended</b>" in suspended
+    assert own.count("<dd>by its user</dd>") == 2
+
+
 async def test_operations_says_where_the_rest_is_of_a_list_that_is_cut() -> None:
     history = [{"time": in_hours(-at / 20), "reason": "Reclaimed", "by": "vision"} for at in range(201)]
     waits = [{"type": "Evicted", "status": "True", "reason": "Reclaimed", "message": "",
@@ -435,6 +472,17 @@ async def test_what_has_not_run_yet_names_no_attempt_and_no_use() -> None:
     async with board(node("n1"), queue("nlp"), *them) as shown:
         waits, failed = [await shown.page(f"/workload/nlp/job-{it}") for it in "ab"]
     assert "<dd>none yet</dd>" in waits and "<dd>failed: exit code 3</dd>" in failed and "GPU-hours used" not in failed
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+async def test_what_is_over_says_how_long_it_ran(phase: str) -> None:
+    times = {"Admitted": "2026-11-23T11:00:00Z", "Finished": "2026-11-23T13:00:00Z"}
+    turned = [{"type": it, "status": "True", "reason": "x", "message": "", "lastTransitionTime": at}
+              for it, at in times.items()]  # fmt: skip
+    it = workload("nlp/job-a", "nlp", status={"phase": phase, "conditions": turned})
+    async with board(queue("nlp"), it) as shown:
+        page = re.sub("<.*?>", "", await shown.page("/workload/nlp/job-a"))
+    assert f"ran since{times['Admitted']}, for 2 h" in page
 
 
 async def test_a_list_says_once_that_a_workload_failed_or_finished() -> None:

@@ -47,7 +47,8 @@ class Sight:
 
     def finds(self, text: str, it: Workload) -> bool:
         """Whether a search for the text, of small letters, has the workload."""
-        return self.sees(it.namespace) and any(text in name.lower() for name in (it.name, it.user, it.namespace))
+        names = it.name, it.user, it.queue, it.namespace
+        return self.sees(it.namespace) and any(text in name.lower() for name in names)
 
     def name(self, it: Workload) -> str:
         """What the viewer is told that a workload is called."""

@@ -5,7 +5,7 @@ has no right that its viewer lacks. What would be lost is said before.
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, takewhile
 from operator import attrgetter
 from typing import Any
 
@@ -27,7 +27,7 @@ ACTIONS = {
     "queue": "No work is lost. It gives up its position in {queue}, and takes one in the other, by its order",
 }  # fmt: skip
 """What each does to a workload of a queue."""
-CLASS = "fairway.dev/priority-class"
+CLASS, NONE = "fairway.dev/priority-class", "none"
 
 
 def offered(it: Workload) -> list[str]:
@@ -48,7 +48,8 @@ def leaves(world: World) -> list[str]:
 def _change(it: Workload, action: str, value: str) -> tuple[str, dict[str, str | None]]:
     """What an action writes on the objects that the user made: labels or annotations, by name."""
     if action in ("queue", "priority"):
-        return ("labels", {QUEUE: value}) if action == "queue" else ("annotations", {CLASS: value})
+        meant = None if value == NONE else value
+        return ("labels", {QUEUE: value}) if action == "queue" else ("annotations", {CLASS: meant})
     return "annotations", {ACTIVE: str(action == "resume").lower()} | dict.fromkeys([PAUSED] * (action == "resume"))
 
 
@@ -83,17 +84,19 @@ def dialog(world: World, sight: Sight, asked: Mapping[str, Any]) -> str:
     them = sorted((it for it in known if sight.sees(it.namespace) and action in offered(it)), key=attrgetter("key"))
     queues = {it.queue for it in them}
     choices = {
-        "queue": [name for name in leaves(world) if {name} != queues],
-        "priority": [name for name in sorted(world.priorities) if not name.startswith("system-")],
-    }.get(action)
-    value = str(asked.get("value") or next(iter(choices or ()), ""))
+        "queue": {name: name for name in leaves(world) if {name} != queues},
+        "priority": {NONE: NONE} | {name: f"{name} ({one.value})" for name, one in sorted(world.priorities.items())
+                                    if not name.startswith("system-")},
+    }.get(action, {})  # fmt: skip
+    own = [it.priority for it in them if action == "priority" and it.priority in choices]
+    value = str(asked.get("value") or next(iter([*own, *choices]), ""))
     if action == "queue":
         them = [it for it in them if it.queue != value]
         queues = {it.queue for it in them}
     says = ACTIONS.get(action, "").format(queue=f"queue {min(queues)}" if len(queues) == 1 else "its queue")
     facts = {"action": action, "them": them, "says": says, "choices": choices, "value": value,
              "line": lines(them, action, value) if them else ""}  # fmt: skip
-    stopped = [it for it in them if it.state in HOLDS[:-1]] if action in ("suspend", "cancel") else []
+    stopped = [it for it in them if it.state in (*HOLDS[:3], "paused")] if action in ("suspend", "cancel") else []
     return fragment("dialog", facts | _losses(stopped, world.client.clock.now()) | {
         "is_idle": all(it.state in ("waiting", "suspended") for it in them),
         "is_over": all(it.state in OVER for it in them),
@@ -102,10 +105,18 @@ def dialog(world: World, sight: Sight, asked: Mapping[str, Any]) -> str:
 
 def _losses(them: Sequence[Workload], now: float) -> dict[str, Any]:
     """GPUs and GPU-hours of work that stopping these now would lose, and since when."""
-    since = [max(it.since or now, it.saved or 0.0) for it in them]
-    hours = sum(it.held * max(0.0, now - at) / 3600 for it, at in zip(them, since))
-    return {"held": sum(it.held for it in them), "lost": hours, "since": min(since, default=now), "stopped": them,
-            "is_saved": all(it.saved for it in them)}  # fmt: skip
+    runs = [(it, max(start, it.saved or 0.0), end) for it in them for start, end in _runs(it, now)]
+    hours = sum((it.held or it.asked) * max(0.0, end - start) / 3600 for it, start, end in runs)
+    return {"held": sum(it.held for it in them), "lost": hours, "stopped": them,
+            "since": min((start for _, start, _ in runs), default=now), "is_saved": all(it.saved for it in them),
+            "is_frozen": all(it.state == "paused" for it in them)}  # fmt: skip
+
+
+def _runs(it: Workload, now: float) -> list[tuple[float, float]]:
+    """From when to when its processes ran: until now, and before each pause since they began."""
+    paused = takewhile(attrgetter("is_kept"), reversed(it.evictions))
+    runs = [] if it.state == "paused" else [(it.since or now, now)]
+    return runs + [(one.began or one.time, one.time) for one in paused]
 
 
 async def act(world: World, sight: Sight, client: Client, asked: Mapping[str, Any]) -> list[dict[str, str]]:

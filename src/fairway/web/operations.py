@@ -11,7 +11,7 @@ from operator import attrgetter
 from .floor import NO_POOL, rows
 from .now import deciding
 from .page import WINDOW, Ask, Page, drawn, window
-from .workload import Eviction, Workload
+from .workload import BY_USER, Eviction, Workload
 from .workload_page import beneficiary
 from .world import World
 
@@ -128,7 +128,8 @@ def _changes(world: World, ask: Ask, them: Iterable[Workload]) -> Iterator[Chang
         name = it.key if is_seen else world.mask(it.key)
         for at, one in enumerate(it.evictions):
             whom = beneficiary(world, one, ask.sight)
-            yield Change(f"{name} e{at} {one.time}", one.time, "evicted", it, is_seen, whom, one)
+            what = one.word if one.reason == BY_USER else "evicted"
+            yield Change(f"{name} e{at} {one.time}", one.time, what, it, is_seen, whom, one)
         if it.ended is not None:
             yield Change(f"{name} end", it.ended, it.state, it, is_seen, it.ending if is_seen else "")
         elif it.began is not None and it.shares:

@@ -33,7 +33,8 @@ GONE_SECONDS = 60.0
 Starts = tuple[str, float | None, float | None, float | None]
 """How it is known when it starts (forecast, rough, kept or nothing), the earlier and the later moment, and from when on
 room is kept for it, where that is a minute later than both."""
-HOLDS = ("running", "retrying", "starting", "stopping")
+BY_USER = "by its user"
+HOLDS = ("running", "retrying", "starting", "cancelling", "stopping")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,8 @@ class Share:
 @dataclass(frozen=True, slots=True)
 class Eviction:
     """`queue`: that took the room. `began`: when the attempt that it ended was admitted, `nodes`: where. `lost`: work,
-    in GPU-hours. `word`: paused where its processes were frozen, not stopped."""
+    in GPU-hours. `word`: paused where its processes were frozen, suspended where its user stopped it, else evicted.
+    `is_kept`: its processes are still there, or went on."""
 
     time: float
     reason: str
@@ -60,6 +62,7 @@ class Eviction:
     nodes: tuple[str, ...] = ()
     lost: float = 0.0
     word: str = "evicted"
+    is_kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +158,7 @@ def workload(said: types.WorkloadObject) -> Workload:
         attempt=status.attempt, attained=status.attained,
         counted=moment(status.served.until) if status.served else None,
         shares=tuple(_shares(status.admission, each)) if state in HOLDS and status.admission else (),
-        evictions=tuple(
-            Eviction(moment(it.time) or 0.0, it.reason, it.by, it.beneficiary, moment(it.began), it.nodes,
-                     it.lost / HOUR_UNITS, "paused" if it.paused or it.unpaused else "evicted")
-            for it in status.eviction_history
-        ),
+        evictions=tuple(map(_eviction, status.eviction_history)),
         owners=tuple((it.api_version, it.kind, it.name) for it in meta.owner_references),
         podsets=tuple((it.name, it.count, each.get(it.name, 0.0)) for it in spec.pod_sets),
         groups=groups(value) if value else (), pools=value.pools if value else (),
@@ -175,6 +174,15 @@ def cancelled(left: Record) -> Workload:
         f"{left.metadata.namespace}/{left.name}", owner or left.name, notes.queue, notes.user.rpartition(":")[2],
         "cancelled", ended, version="", message=left.message, began=moment(notes.ran_from), ended=ended,
         owners=(("", kind, owner),) if owner else (),
+    )  # fmt: skip
+
+
+def _eviction(said: types.EvictionRecord) -> Eviction:
+    is_by_user = said.reason == "Suspended"
+    word = "paused" if said.paused or said.unpaused else "suspended" if is_by_user else "evicted"
+    return Eviction(
+        moment(said.time) or 0.0, BY_USER if is_by_user else said.reason, said.by, said.beneficiary,
+        moment(said.began), said.nodes, said.lost / HOUR_UNITS, word, said.paused,
     )  # fmt: skip
 
 
@@ -204,8 +212,8 @@ def _state(said: types.WorkloadObject) -> str:
 def _since(said: types.WorkloadObject, state: str) -> float | None:
     kinds = {"running": "Running", "retrying": "Admitted", "starting": "Admitted"} | dict.fromkeys(OVER, "Finished")
     meta = said.metadata
-    submitted = moment(meta.annotations.get(SUBMITTED)) or moment(meta.creation_timestamp)
-    return _turned(said, kinds.get(state, "Evicted")) or submitted
+    moments = map(moment, (meta.deletion_timestamp, meta.annotations.get(SUBMITTED), meta.creation_timestamp))
+    return _turned(said, kinds.get(state, "Evicted")) or next(filter(None, moments), None)
 
 
 def _turned(said: types.WorkloadObject, kind: str) -> float | None:
