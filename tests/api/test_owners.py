@@ -37,6 +37,8 @@ def test_the_workload_is_named_after_its_owner_and_owned_by_it():
 def test_a_deadline_of_kubernetes_is_the_time_limit_where_no_annotation_says_one():
     assert job({"activeDeadlineSeconds": 5400}).spec.time_limit == "1h30m"
     assert job({"activeDeadlineSeconds": 5400}, time_limit="1h").spec.time_limit == "1h"
+    assert job({"activeDeadlineSeconds": 5400}, time_limit="2h").spec.time_limit == "1h30m"
+    assert job({"activeDeadlineSeconds": -5}, time_limit="2h").spec.time_limit == "2h"
     assert job({"activeDeadlineSeconds": 0}).spec.time_limit == job().spec.time_limit == ""
     of_pods = {"template": {"spec": {"activeDeadlineSeconds": 60}}}  # each pod's, and another may come in its place
     assert job(of_pods).spec.time_limit == ""
