@@ -164,11 +164,12 @@ def _too_long(said: WorkloadObject, limit: float | None, review: Review) -> str:
 def _is_new_limit(said: WorkloadObject, review: Review) -> bool:
     """Whether its user asks for another time limit or queue than before: what was let in stays writable under a
     maximum that is lowered, and the controller can mirror, suspend and resume it."""
-    before = None
+    if review.is_trusted or review.old is None:
+        return not review.is_trusted
     with suppress(Malformed):
-        before = _asked(review, review.old) if review.old else None
-    is_same = before and (before.spec.queue, before.spec.time_limit) == (said.spec.queue, said.spec.time_limit)
-    return not review.is_trusted and not is_same
+        if before := _asked(review, review.old):
+            return (before.spec.queue, before.spec.time_limit) != (said.spec.queue, said.spec.time_limit)
+    return True
 
 
 def _held(said: WorkloadObject, review: Review) -> Sequence[WorkloadObject]:

@@ -21,7 +21,7 @@ from .forms.batch import job as job
 from .forms.form import Form, least_of
 from .names import name_of
 from .pods import pod_class
-from .quantities import Malformed, duration, duration_text, shown, within
+from .quantities import Malformed, shorter, shown, within
 from .types import PodSetSpec, TopologySpec, WorkloadObject, WorkloadSpec
 
 DEFAULT_QUEUE = "default"
@@ -295,16 +295,7 @@ def workload_of(
         owner_references=(objects.OwnerReference(kind[1], owner.name, owner.uid, kind[0], controller=True),),
     )
     spec = mirrored(owner, podsets)
-    return WorkloadObject(meta, replace(spec, time_limit=_shorter(spec.time_limit, deadline or 0)))
-
-
-def _shorter(limit: str, deadline: int) -> str:
-    """A time limit as it is said; that of so many seconds where it is longer, or none is said."""
-    try:
-        is_said = bool(limit) and duration(limit) <= deadline
-    except Malformed:
-        is_said = True  # whoever reads it complains
-    return limit if is_said or deadline <= 0 else duration_text(deadline)
+    return WorkloadObject(meta, replace(spec, time_limit=shorter(spec.time_limit, deadline or 0)))
 
 
 def _flag(text: str) -> object:

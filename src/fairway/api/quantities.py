@@ -15,6 +15,7 @@ from .scalars import Malformed as Malformed
 from .scalars import duration as duration
 from .scalars import duration_text as duration_text
 from .scalars import exact as exact
+from .scalars import shorter as shorter
 from .scalars import shown as shown
 from .scalars import time as time
 from .scalars import time_text as time_text

@@ -79,6 +79,15 @@ def duration_text(seconds: float) -> str:
     return "".join(f"{number}{unit}" for number, unit in parts if number) or "0s"
 
 
+def shorter(limit: str, deadline: int) -> str:
+    """A time limit as it is said ("": none); that of `deadline` seconds, if any, where that is the shorter."""
+    try:
+        is_said = bool(limit) and duration(limit) <= deadline
+    except Malformed:
+        is_said = True  # its reader complains
+    return limit if is_said or deadline <= 0 else duration_text(deadline)
+
+
 @lru_cache(maxsize=4096)
 def time(value: str) -> float:
     """Seconds since the epoch of an RFC 3339 time."""

@@ -145,7 +145,7 @@ def recent(
     now: float,
 ) -> tuple[engine.Workload, ...]:
     """The newest that were submitted lately, over or not: what a forecast expects to come again. What cannot be read is
-    passed over. `values`: by key, those that were read."""
+    passed over. `values`: by key, the workloads that were read before."""
     after = time_text(now - WINDOW)
     made = [said for said in known if (said.metadata.creation_timestamp or "") > after]
     made.sort(key=lambda said: said.metadata.creation_timestamp or "")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from fairway.api.scalars import Malformed, duration, duration_text, exact
+from fairway.api.scalars import Malformed, duration, duration_text, exact, shorter
 
 from .amounts import OPTIONS, allocatable, amount, least, needs_of
 from .job import template_of
@@ -53,16 +53,17 @@ def over_quota(view: View, thing: Thing, queue: str) -> Iterator[str]:
 def _over_budget(view: View, thing: Thing, queue: str, gpus: Fraction) -> Iterator[str]:
     """The budgets that it is over by its time limit; without one what was learned counts, or a day."""
     line, seconds = view.line(queue), (thing.get("spec") or {}).get("activeDeadlineSeconds")
-    own = (thing["metadata"].get("annotations") or {}).get("fairway.dev/time-limit") or (seconds and f"{seconds}s")
+    limit = (thing["metadata"].get("annotations") or {}).get("fairway.dev/time-limit", "")
+    own = shorter(limit, seconds if isinstance(seconds, int) else 0)
     said = [one.get("timeLimit") or {} for one in line.values()]
     usual = next((it["default"] for it in said if it.get("default")), "0")
-    limit = min(map(duration, (own or usual, *(it["max"] for it in said if it.get("max")))))
+    longest = min(map(duration, (own or usual, *(it["max"] for it in said if it.get("max")))))
     for name, spec in line.items():
         whole = exact(str(spec["budget"]["gpuHours"])) if spec.get("budget") else None
-        if whole is not None and gpus * Fraction(limit) > whole * 3600:
+        if whole is not None and gpus * Fraction(longest) > whole * 3600:
             most = int(whole * 3600 / gpus)
             less = f"--time-limit {duration_text(most)} or " * bool(most)
-            needs = f"needs up to {float(gpus) * limit / 3600:,.4g} GPU hours"
+            needs = f"needs up to {float(gpus) * longest / 3600:,.4g} GPU hours"
             has = f"the whole budget of queue {name} is {float(whole):,.4g}"
             yield f"--time-limit: {needs}; {has}; {less}another --queue would do"
 

@@ -44,12 +44,7 @@ from fairway.api.pods import is_lost
 from fairway.api.quantities import Malformed, duration_text, time, time_text
 from fairway.api.queues import default_class
 from fairway.api.types import VERSION, AdmissionStatus, WorkloadObject, WorkloadStatus
-from fairway.api.workloads import (
-    admission,
-    condition,
-    key_of,
-    priority_class,
-)
+from fairway.api.workloads import admission, condition, key_of, priority_class
 from fairway.engine import Admission, Cause, Ending, Eviction, PodSetPlacement
 from fairway.kube import kinds
 from fairway.kube.client import STRATEGIC

@@ -51,13 +51,9 @@ class Selection:
     labels: selector.LabelTest | None
     fields: selector.ObjectTest | None
 
-    def is_at(self, place: tuple[str, ...]) -> bool:
-        """Whether objects at that namespace and name may be meant."""
-        return self.namespace in ("", place[0]) and self.name in ("", place[1])
-
     def takes(self, place: tuple[str, ...], value: bytes) -> bool:
         """`place`: namespace and name."""
-        if not self.is_at(place):
+        if self.namespace not in ("", place[0]) or self.name not in ("", place[1]):
             return False
         if self.labels and not self.labels(_labelled(value).metadata.labels or {}):
             return False

@@ -58,7 +58,7 @@ def census(draft: Draft, ask: Ask, pool: str, *, before: Mask | None = None) -> 
 
 @of_nodes
 def _ruled_out(snapshot: Snapshot, shape: Shape, row: int) -> tuple[int, Mask, tuple[Obstacle, ...]]:
-    """The number of nodes of the pool, those that nothing lasting rules out, and what does the others."""
+    """The number of nodes of the pool, which of them nothing lasting rules out, and what rules out the others."""
     left, found = snapshot.pool_of == row, dict[tuple[Bar, object], Obstacle]()
     nodes = int(np.count_nonzero(left))
     for hurdle in _lasting(snapshot, shape):

@@ -251,7 +251,7 @@ class Draft:
         return bool(friends) and is_stray(self.snapshot, pod, friends, own)
 
     def leaving(self) -> Mapping[PodClass, Counts]:
-        """int64[node] pods of each class that leave, of those that stand."""
+        """int64[node] pods of each class that are there now and leave."""
         later = self.later.standing if self.later else {}
         return {pod: counts - later[pod] for pod, counts in self.standing.items() if pod in later}
 

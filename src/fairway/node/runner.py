@@ -199,12 +199,11 @@ class Runner:
             self._pods[uid] = new
         else:
             self._pods.pop(uid, None)
-            self._reported.pop(uid, None)
         if voice(old) != voice(new):
             self._note_gang(pod)
         if not (old and new and self._is_no_news(old, new)):
             self.agenda.note(uid)
-        if isinstance(new, Packed):
+        if new is None or isinstance(new, Packed):
             self._reported.pop(uid, None)
 
     def _is_no_news(self, old: Pod, new: Pod) -> bool:
