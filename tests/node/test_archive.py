@@ -130,6 +130,16 @@ def test_the_runs_of_one_pod_are_found_without_reading_those_of_others(kept: Arc
     assert kept.runs_of_pod("ml", "job-a", "u-1", "..") == kept.runs_of_pod("ml", "job-a", "u-2", "p-1") == []
 
 
+def test_a_pod_that_is_put_away_between_two_looks_is_found(kept: Archive):
+    class Leaving(list[str]):
+        def __iter__(self):
+            kept.take(kept.pods / "p-1") if (kept.pods / "p-1").exists() else None
+            return super().__iter__()
+
+    run(pod(kept.pods, "p-1", rank=0), 0, 10, code=143)
+    assert [it.shown()["exitCode"] for it in kept.runs("ml", "job-a", "u-1", Leaving(["p-1"]))] == [143]
+
+
 def test_the_text_of_the_oldest_runs_goes_first_and_that_is_said(kept: Archive):
     for number in range(4):
         run(pod(kept.pods, f"p-{number}", rank=number), 0, 10 * (4 - number), text=b"x" * 960 + b"\n")

@@ -212,11 +212,11 @@ class Archive:
         namespace, name and uid of their workload."""
         namespace, workload, uid = whose
         while _are_names(*whose):
-            places = pods(self._place(namespace, workload) / uid).values()
-            said = {it: origin for it in places if (origin := read_origin(it))}
+            places = pods(kept := self._place(namespace, workload) / uid)
+            said = {it: origin for it in places.values() if (origin := read_origin(it))}
             ours = {it: origin for it, origin in said.items() if (origin.namespace, origin.uid) == (namespace, uid)}
             found = list(_counted([Run(of, run, run.parent.name) for it, of in ours.items() for run in _folders(it)]))
-            if all(run.folder.exists() for run in found):
+            if places == pods(kept) and all(run.folder.exists() for run in found):
                 return sorted(found, key=lambda run: (run.origin.attempt, run.rank, run.container, run.retry))
         return []
 
