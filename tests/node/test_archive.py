@@ -140,6 +140,14 @@ def test_a_pod_that_is_put_away_between_two_looks_is_found(kept: Archive):
     assert [it.shown()["exitCode"] for it in kept.runs("ml", "job-a", "u-1", Leaving(["p-1"]))] == [143]
 
 
+def test_how_a_run_ended_is_known_after_its_pod_is_put_away(kept: Archive):
+    run(pod(kept.pods, "p-1", rank=0), 0, 10, code=143)
+    [found], [same] = kept.runs("ml", "job-a", "u-1", ["p-1"]), kept.runs("ml", "job-a", "u-1", ["p-1"])
+    before = found.shown()
+    kept.take(kept.pods / "p-1")
+    assert same.shown() == before and before["exitCode"] == 143
+
+
 def test_the_text_of_the_oldest_runs_goes_first_and_that_is_said(kept: Archive):
     for number in range(4):
         run(pod(kept.pods, f"p-{number}", rank=number), 0, 10 * (4 - number), text=b"x" * 960 + b"\n")

@@ -18,7 +18,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from glob import iglob
 from pathlib import Path
 from typing import Any
@@ -66,21 +65,20 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Run:
-    """One process of a container of a workload. `end` reads its state from its folder, once."""
+    """One process of a container of a workload, as it was when its folder was read: that moves. `size`: bytes of text;
+    `is_removed`: whether that is no longer kept."""
 
     origin: Origin
     folder: Path
-    container: str
+    end: Attempt
+    size: int
+    is_removed: bool
     rank: int = 0
     retry: int = 0
 
-    @cached_property
-    def end(self) -> Attempt:
-        return inspect(self.folder)
-
-    @cached_property
-    def size(self) -> int:
-        return size_of(self.folder)
+    @property
+    def container(self) -> str:
+        return self.folder.parent.name
 
     @property
     def name(self) -> str:
@@ -102,7 +100,7 @@ class Run:
             "node": origin.node, "started": self.started,
             "finished": _moment(end.finished_at) if end.is_over else None,
             "exitCode": end.code, "reason": end.reason or self._why(), "bytes": self.size,
-            "isRemoved": (self.folder / REMOVED).exists(),
+            "isRemoved": self.is_removed,
         }  # fmt: skip
 
     def _why(self) -> str:
@@ -112,6 +110,10 @@ class Run:
 
 def _moment(seconds: float | None) -> str | None:
     return None if seconds is None else time_text(int(seconds))
+
+
+def _read(origin: Origin, folder: Path) -> Run:
+    return Run(origin, folder, inspect(folder), size_of(folder), (folder / REMOVED).exists())
 
 
 def origin_of(pod: Pod, rank: str = "") -> Origin | None:
@@ -215,7 +217,7 @@ class Archive:
             places = pods(kept := self._place(namespace, workload) / uid)
             said = {it: origin for it in places.values() if (origin := read_origin(it))}
             ours = {it: origin for it, origin in said.items() if (origin.namespace, origin.uid) == (namespace, uid)}
-            found = list(_counted([Run(of, run, run.parent.name) for it, of in ours.items() for run in _folders(it)]))
+            found = list(_counted([_read(of, run) for it, of in ours.items() for run in _folders(it)]))
             if places == pods(kept) and all(run.folder.exists() for run in found):
                 return sorted(found, key=lambda run: (run.origin.attempt, run.rank, run.container, run.retry))
         return []
