@@ -1,8 +1,10 @@
 """What a queue is charged for a workload that ended."""
 
+from dataclasses import replace
+
 import pytest
 
-from fairway.api.ledger import Use, charge, evicted
+from fairway.api.ledger import Use, charge, evicted, owing
 from fairway.engine import Decayed, Ledger, PodClass, PodSet, Pool, Queue, Workload
 
 ONE = Workload("ns/job-train-1", "q", (PodSet("main", 1, 1, PodClass()),), user="ann")
@@ -44,6 +46,15 @@ def test_the_runtime_of_what_succeeded_is_learned() -> None:
         ("ann", "job-train x1 @0"), ("ann", "job-train x1"), ("ann", "job-train"), ("ann", ""), ("", " x1"), ("", "")
     }
     assert charge(Queue("q"), use(100.0), now=0.0, half_life=DAY).runtimes == ()
+
+
+def test_what_was_used_before_its_period_does_not_count_in_a_budget() -> None:
+    used = Use(replace(ONE, days=((2 * DAY, 150.0), (9 * DAY, 50.0))), {("h100", "nvidia.com/gpu"): 200_000.0})
+    first = charge(Queue("q", budget_period=7 * DAY, created=DAY), used, now=8 * DAY, half_life=DAY)
+    assert (first.budget_spent, first.budget_since) == (200.0, 8 * DAY)
+    later = Queue("q", budget_period=7 * DAY, ledger=Ledger(budget_spent=9.0, budget_since=DAY))
+    assert charge(later, used, now=8 * DAY, half_life=DAY).budget_spent == 50.0
+    assert owing(later, later.counted(200.0, used.workload.days, 9 * DAY), now=9 * DAY).spent(9 * DAY)[0] == 50.0
 
 
 def test_a_queue_above_is_charged_usage_and_budget_only() -> None:

@@ -143,6 +143,10 @@ def test_a_budget_counts_what_stops_and_what_was_used_before() -> None:
         assert ("a", "Budget") in found if is_fault else not found
     used, waits = work("b", attained=601.0), Wait("ns/b", Reason.NO_ROOM)
     assert ("a", "Budget") in faults(of(new, used, queues=queues), admit(new, on("n1", 1)), waits)
+    started = (Queue("q", budget=1200, budget_period=9e5, created=-NOW, ledger=Ledger(budget_since=NOW - 60)),)
+    for end, is_fault in ((NOW - 59, True), (NOW - 60, False)):
+        told = faults(of(new, replace(used, days=((end, 600.0),)), queues=started), admit(new, on("n1", 1)), waits)
+        assert (("a", "Budget") in told) is is_fault
 
 
 # Resizing and finishing

@@ -20,7 +20,7 @@ from fairway.engine import job_family
 
 from .objects import BEGAN
 from .quantities import time, time_text
-from .types import EvictionRecord, UsageDayStatus, UsageLoss, UsageMark, UsageRow, WorkloadObject
+from .types import EvictionRecord, UsageDayStatus, UsageLoss, UsageMark, UsageRow, WorkloadObject, WorkloadStatus
 
 DAY_SECONDS, HOUR_UNITS, MILLIONTHS = 86_400, 3_600_000, 1_000_000
 OTHERS = "(others)"
@@ -72,6 +72,15 @@ def with_use(days: Mapping[str, Mapping[str, Mapping[str, int]]], where: tuple[s
         pools = found.setdefault(day, {}).setdefault(queue, {})
         pools[pool] = pools.get(pool, 0) + round(held * (until - start)) - round(held * (begins - start))
     return found
+
+
+def used_by_day(status: WorkloadStatus) -> tuple[tuple[float, float], ...]:
+    """The end of each UTC day on which a workload used GPUs, and the GPU-seconds. Malformed: a day that is none."""
+    days = status.served.days if status.served else {}
+    return tuple(
+        (time(f"{day}T00:00:00Z") + DAY_SECONDS, sum(sum(pools.values()) for pools in own.values()) / 1000)
+        for day, own in days.items()
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 A workload is charged once, when it has ended: what it held times how long it ran, over all its attempts. The uid is
 written down in the same write as the charge, and taken out when the Workload is gone or has let go of its finalizer,
 so that a crash anywhere charges neither twice nor never. Usage halves every half-life; a budget starts anew with its
-period.
+period, and what was used on days before that does not count in it.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ def charge(queue: Queue, use: Use, *, now: float, half_life: float) -> Ledger:
     if is_own and use.runtime is not None:
         runtimes = learn(runtimes, use.workload, use.runtime)
     return replace(
-        queue.spend(use.gpu_seconds, now),
+        queue.spend(queue.counted(use.gpu_seconds, use.workload.days, now), now),
         usage=tuple(sorted(usage.items())),
         users=tuple(sorted(users.items())),
         runtimes=tuple(sorted(runtimes.items())),

@@ -20,6 +20,7 @@ from fairway.engine import counts_of, gpus_of
 from fairway.outlook import WINDOW
 
 from . import types
+from .accounts import used_by_day
 from .objects import FINISHED, SUBMITTED, Condition, Metadata, PodSpec
 from .pods import ALONE, GENERATED, NO_AFFINITY, Surroundings, check_fraction, pod_class
 from .quantities import Malformed, shown, time_text, within
@@ -134,6 +135,7 @@ def workload(said: types.WorkloadObject, reading: Reading) -> engine.Workload:
         excluded_nodes=status.excluded_nodes,
         evictions=evictions,
         attained=status.attained,
+        days=within("status.served.days", used_by_day, status),
     )
 
 

@@ -20,6 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from fairway.api import queues
+from fairway.api.accounts import used_by_day
 from fairway.api.decode import change
 from fairway.api.ledger import Use, charge, evicted, owing
 from fairway.api.objects import FINALIZER
@@ -172,8 +173,9 @@ class Queues:
         goes_on = {*map(attrgetter("key"), snapshot.pending), *(one.workload.key for one in snapshot.running)}
         for said, names in queues.uncharged(view.workloads, view.queues, goes_on):
             with suppress(Malformed):  # what cannot be read any more is not counted, and stops no decision
-                attained = used(said, now=snapshot.now).attained if names else 0.0
-                found |= {name: found[name] + attained for name in names}
+                status = used(said, now=snapshot.now)
+                for queue in map(snapshot.queues.__getitem__, snapshot.queues.keys() & names):
+                    found[queue.name] += queue.counted(status.attained, used_by_day(status), snapshot.now)
         return found
 
     def learned(self, snapshot: Snapshot) -> Snapshot:

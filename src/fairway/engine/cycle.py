@@ -69,6 +69,7 @@ class Cycle:
         self.tries = MOST_HOLD_TRIES
         self._plain = {name for name, branch in self.tree.branches.items() if branch.is_plain}
         self._least: dict[int, tuple[int, ...]] = {}
+        self._attained: dict[str, float] = {}
         self._masks: dict[tuple[str, ...], Mask | None] = {(): None}
         self._shunned: dict[tuple[object, ...], bool] = {}
         self._fitting: dict[tuple[object, ...], tuple[str, ...]] = {}
@@ -104,13 +105,14 @@ class Cycle:
         """The keys of what waits, and what each comes after."""
         return {one.key: one.after for one in self.snapshot.pending}
 
-    @cached_property
-    def attained(self) -> dict[str, float]:
-        """GPU-seconds that the workloads of each queue used in attempts before the present one."""
-        found = defaultdict[str, float](float)
-        for one in chain(self.snapshot.pending, map(attrgetter("workload"), self.snapshot.running)):
-            found[one.queue] += one.attained
-        return dict(found)
+    def attained(self, queue: str) -> float:
+        """GPU-seconds that count in a queue's budget, of what its workloads used in attempts before the present one."""
+        if (found := self._attained.get(queue)) is None:
+            ones = chain(self.snapshot.pending, map(attrgetter("workload"), self.snapshot.running))
+            own = (one for one in ones if one.attained and self.tree.is_under(one.queue, queue))
+            its = self.tree.branches[queue].queue
+            found = self._attained[queue] = sum((its.counted(one.attained, one.days, self.now) for one in own), 0.0)
+        return found
 
     @cached_property
     def ran(self) -> dict[str, list[Workload]]:

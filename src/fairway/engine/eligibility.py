@@ -136,9 +136,10 @@ def lasts(workload: Workload, ran: float, cycle: Cycle) -> float:
 
 
 def bound(branch: Branch, cycle: Cycle) -> float:
-    """GPU-seconds that workloads of the queue can come to, earlier attempts included: they are charged at their end."""
+    """GPU-seconds that workloads of the queue can come to, with those of earlier attempts in this period: they are
+    charged at their end."""
     below = {one for one in cycle.tree.branches if cycle.tree.is_under(one, branch.queue.name)}
-    total = sum(used for queue, used in cycle.attained.items() if queue in below)
+    total = cycle.attained(branch.queue.name)
     total += sum(_comes_to(one, cycle) for one in cycle.draft.running.values() if one.workload.queue in below)
     for one, admission in cycle.draft.started.values():
         if one.queue in below:

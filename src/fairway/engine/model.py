@@ -187,6 +187,7 @@ class Workload:
     pauses: bool = False  # its user wants it paused rather than stopped while it is not active
     paused: "Admission | None" = None  # where its processes are frozen; it starts there or nowhere
     on_disk: bool = False  # its frozen processes are, and need their memory again
+    days: tuple[tuple[float, float], ...] = ()  # its GPU-seconds by UTC day, each with its end, as far as known
 
     @property
     def namespace(self) -> str:
@@ -416,6 +417,15 @@ class Queue:
         if since is None or period is None or now < since + period:
             return self.ledger.budget_spent, now if since is None else since
         return 0.0, now - (now - since) % period
+
+    def counted(self, used: float, days: tuple[tuple[float, float], ...], now: float) -> float:
+        """GPU-seconds of `used` that count in the period that `now` is in: without those of `days` that were over when
+        it began. The first period begins with the first charge; what was used before that counts in it."""
+        period, (_, began) = self.budget_period, self.spent(now)
+        if period is None:
+            return used
+        is_first = self.ledger.budget_since is None or began < self.created + period
+        return max(0.0, used - sum(amount for end, amount in days if end <= (began - period if is_first else began)))
 
     def spend(self, gpu_seconds: float, now: float) -> Ledger:
         """Its ledger with so much more spent of the budget."""

@@ -15,6 +15,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from fairway.api import objects, owners, queues, types
+from fairway.api.accounts import used_by_day
 from fairway.api.decode import cleaned, decode
 from fairway.api.forms.form import Conditions
 from fairway.api.ledger import owing
@@ -160,7 +161,7 @@ def read(
         now=now,
         nodes=nodes,
         pools=pools,
-        queues=tuple(_owing(_queues(cluster, around), cluster, goes_on, now)),
+        queues=_owing(_queues(cluster, around), cluster, goes_on, now),
         pending=tuple(
             _gated(_after(one, aliases), cluster.pods.get(one.key, ())) for one in facts if isinstance(one, Workload)
         ),
@@ -252,12 +253,14 @@ def _queues(cluster: Cluster, around: Surroundings) -> tuple[Queue, ...]:
     return found if any(one.name == DEFAULT_QUEUE for one in found) else (*found, Queue(DEFAULT_QUEUE))
 
 
-def _owing(found: Iterable[Queue], cluster: Cluster, goes_on: Set[str], now: float) -> Iterator[Queue]:
+def _owing(found: Iterable[Queue], cluster: Cluster, goes_on: Set[str], now: float) -> tuple[Queue, ...]:
     """With what stopped, and is not charged yet, in their budgets."""
-    owed = Counter[str]()
+    known = {one.name: one for one in found}
     for said, names in queues.uncharged(cluster.all(WorkloadObject), cluster.all(types.QueueObject), goes_on):
-        owed.update(dict.fromkeys(names, said.status.attained))
-    yield from (owing(one, owed[one.name], now=now) if owed[one.name] else one for one in found)
+        attained, days = said.status.attained, within("status.served.days", used_by_day, said.status)
+        for it in map(known.__getitem__, known.keys() & names):
+            known[it.name] = owing(it, it.counted(attained, days, now), now=now)
+    return tuple(known.values())
 
 
 def _workloads(cluster: Cluster, *, everything: bool) -> dict[str, WorkloadObject]:

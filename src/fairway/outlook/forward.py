@@ -268,10 +268,11 @@ class Forward:
 
     def _spend(self, key: str) -> None:
         """Count all that it used in the budgets of its queue and of those above it."""
-        known = self._queues
-        for name in lineage(lambda one: known[one].parent if one in known else "", self.running[key].workload.queue):
-            if name in known and known[name].budget is not None:
-                known[name] = replace(known[name], ledger=known[name].spend(self.progress[key].attained, self.now))
+        known, workload, attained = self._queues, self.running[key].workload, self.progress[key].attained
+        for name in lineage(lambda one: known[one].parent if one in known else "", workload.queue):
+            if name in known and (its := known[name]).budget is not None:
+                counted = its.counted(attained, workload.days, self.now)
+                known[name] = replace(its, ledger=its.spend(counted, self.now))
                 self.state.observe(known[name])
 
     def _evict(self, verdict: Evict) -> None:

@@ -233,20 +233,24 @@ def beyond(books: Books, most: Columns, laid: Layout, items: Sequence[int]) -> F
 
 def budgets(view: PlanView) -> Found:
     """What running workloads can come to counts as spent, with what they lost, and what was promised; of what stops,
-    what it used; and what earlier attempts used of all that have not ended."""
+    what it used; and what earlier attempts used in this period of all that have not ended."""
     bounded = [queue for queue in view.snapshot.queues.values() if queue.budget is not None]
     if not bounded:
         return
     now, laid = view.snapshot.now, costs(view, view.laid)
     stands = [*costs(view, view.standing), *costs(view, Layout(view.snapshot, list(lost(view))))]
     uses = [(item.workload, cost) for item, cost in (*stands, *(one for one in laid if one[0].role == "leaving"))]
-    uses += [(one, one.attained) for one in (*view.waiting.values(), *(it.workload for it in view.snapshot.running))]
+    before = [one for one in (*view.waiting.values(), *(it.workload for it in view.snapshot.running)) if one.attained]
     starts = [pair for pair in laid if pair[0].role in ("told", "new", "more")]
     owed = {one.workload.key for one in view.snapshot.running if one.lost or one.is_promised}
     for queue in bounded:
         since, period, most = queue.ledger.budget_since, queue.budget_period, queue.budget or 0
-        spent = 0.0 if since is not None and period and now >= since + period else queue.ledger.budget_spent
-        spent += sum(cost for one, cost in uses if cost and queue in view.path(one))
+        passed = 0.0 if since is None or not period else (now - since) // period * period
+        spent, begin = 0.0 if passed else queue.ledger.budget_spent, -inf if period is None else now - period
+        if since is not None and period and since + passed >= queue.created + period:
+            begin = since + passed
+        uses_before = [(one, one.attained - sum(part for end, part in one.days if end <= begin)) for one in before]
+        spent += sum(max(0.0, cost) for one, cost in (*uses, *uses_before) if cost and queue in view.path(one))
         for item, cost in starts:
             if cost and queue in view.path(item.workload):
                 if item.key not in owed and spent + cost > most:
