@@ -195,6 +195,15 @@ def test_what_runs_takes_no_time_limit_that_could_overrun_a_budget(before, after
     assert let_in("Workload", held(after, gpus="0"), old=held(before, gpus="0"), things=things)
 
 
+def test_a_longer_limit_of_what_moves_is_held_against_the_budget_too():
+    moving, to = held("2h"), {"pool": "p", "podSets": [{"name": "main", "nodes": [{"node": "n2", "count": 1}]}]}
+    evicted = {"type": "Evicted", "status": "True", "reason": "Drained", "lastTransitionTime": "2026-11-21T11:59:00Z"}
+    moving["status"] |= {"movesTo": to, "conditions": [{**moving["status"]["conditions"][0], "status": "False"}, evicted]}
+    old, new = (job({"fairway.dev/time-limit": it}, suspend=False) for it in ("2h", "100h"))
+    things = {**spending("10", 4), ("Workload", "ns/job-j"): moving}
+    assert "at most 4h30m is" in refusal("Job", new, group="batch", old=old, things=things)
+
+
 def test_a_time_limit_is_held_against_nothing_that_no_longer_reads():
     old, new = (job({"fairway.dev/time-limit": it}, suspend=False) for it in ("2h", "5h"))
     queues, runs = spending("10", 4), {("Workload", "ns/job-j"): held("2h")}
@@ -213,6 +222,8 @@ def test_a_longer_limit_of_a_gang_of_pods_or_of_replicas_counts_all_that_runs_of
     things = {**spending("10", 4), ("Workload", "ns/pod-g"): held("2h")}
     assert let_in("Pod", bare("4h"), group="", old=bare("2h"), things=things)
     assert "at most 4h30m" in refusal("Pod", bare("5h"), group="", old=bare("2h"), things=things)
+    assert let_in("Pod", bare("2h"), group="", things=things)  # one that takes the place of one that was lost
+    assert "at most 4h30m" in refusal("Pod", bare("5h"), group="", things=things)
 
     def served(limit):
         meta = {**job({"fairway.dev/time-limit": limit})["metadata"], "name": "s"}

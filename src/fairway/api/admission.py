@@ -173,12 +173,13 @@ def _is_new_limit(said: WorkloadObject, review: Review) -> bool:
 
 
 def _held(said: WorkloadObject, review: Review) -> Sequence[WorkloadObject]:
-    """What is written of the workload, of the gang of a pod, or of each replica; of a bare pod alone, what it says."""
+    """What is written of the workload, of the gang of a pod, a new one too, or of each replica; of a bare pod alone,
+    what it says."""
     old, row = cleaned(review.old or {}), owners.OWNERS.get((review.group, review.kind))
-    if review.old is None or review.kind == "Workload":
-        return [decode(old, WorkloadObject)] if review.old else []
-    pod = decode(old, PodObject) if review.kind == "Pod" else None
+    pod = decode(cleaned(review.old or review.new), PodObject) if review.kind == "Pod" else None
     gang = owners.group_of(pod.metadata, pod.spec) if pod else ""
+    if (review.old is None and not gang) or review.kind == "Workload":
+        return [decode(old, WorkloadObject)] if review.old else []
     name = name_of("Pod", gang) if gang else said.metadata.name
     rows = owners.replicas(decode(old, row.form)) if row and row.group else ()
     names = [f"{review.namespace}/{name}-{one}" for one in rows] or [f"{review.namespace}/{name}"]

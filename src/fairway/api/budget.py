@@ -22,7 +22,7 @@ def too_long(held: Sequence[WorkloadObject], limit: str, line: Sequence[QueueObj
     own; else "". `held`: it, or its replicas, which are alike; `line`: their queue and those above. Raises Malformed
     where one of these does not read."""
     facts, queues = (fact(it, Reading()) for it in held), tuple(queue(it, ALONE) for it in line)
-    ones = [it for it in facts if isinstance(it, Running) and not it.is_leaving]
+    ones = [it for it in facts if isinstance(it, Running) and (it.moves_to or not it.is_leaving)]
     if not ones or all(it.budget is None for it in queues):
         return ""
     cycle, own = Cycle(snapshot_of(World(now, queues=queues)), FAIRWAY), ones[0].workload

@@ -153,16 +153,24 @@ def start(forecast: dict[str, Any] | None, now: float) -> str:
     return f"{'~' if forecast.get('rough') else ''}{early}{'' if early == late else '–' + (late or '…')}"
 
 
+FAR_DAYS, LAST_DAY = 300, datetime(9999, 12, 30).timestamp()
 FRESH_SECONDS = 60.0
 """How old a forecast of `now` may be: it is made once a minute at most."""
 
 
 def clock_time(moment: str | float | None, now: float) -> str:
-    """A moment, as a timestamp or in seconds since the epoch, in local time: 14:20 today, else with the day."""
+    """A moment, as a timestamp or in seconds since the epoch, in local time: 14:20 today, else with the day; the day
+    alone, with its year, where it is far."""
     if not moment:
         return ""
-    at, today = (datetime.fromtimestamp(it) for it in (seconds(moment) if isinstance(moment, str) else moment, now))
-    return at.strftime("%H:%M" if at.date() == today.date() else "%b %d %H:%M")
+    at, today = (_local(it) for it in (seconds(moment) if isinstance(moment, str) else moment, now))
+    near = "%H:%M" if at.date() == today.date() else "%b %d %H:%M"
+    return at.strftime(near if abs(at - today).days < FAR_DAYS else "%Y-%m-%d")
+
+
+def _local(moment: float) -> datetime:
+    """What is beyond the calendar is its last day, what is before the epoch its first."""
+    return datetime.fromtimestamp(min(max(moment, 86400.0), LAST_DAY))
 
 
 def in_local_time(message: str, now: float, *, how_soon: bool = False) -> str:
@@ -172,14 +180,14 @@ def in_local_time(message: str, now: float, *, how_soon: bool = False) -> str:
         at = seconds(found[0])
         if abs(at - now) >= NEAR_SECONDS:
             return clock_time(at, now)
-        return f"{datetime.fromtimestamp(at):%H:%M:%S}" + f", in {span(at - now)}" * (how_soon and at > now)
+        return f"{_local(at):%H:%M:%S}" + f", in {span(at - now)}" * (how_soon and at > now)
 
     return MOMENT.sub(told, message)
 
 
 def moment_of_day(stamp: str) -> str:
     """A moment in the past, in local time, to the second."""
-    return datetime.fromisoformat(stamp).astimezone().strftime("%H:%M:%S")
+    return _local(seconds(stamp)).strftime("%H:%M:%S")
 
 
 def size(count: int) -> str:
