@@ -149,7 +149,9 @@ def test_retries_of_a_job_are_runs_of_one_attempt(machine: Machine) -> None:
 
 
 def test_status_lists_where_each_run_ran_how_it_ended_and_how_much_it_wrote(machine: Machine) -> None:
-    submit(machine, "ends", "--workers", "2", "--", "sh", "-c", "echo $RANK; exit $((3 * RANK))")
+    first = "echo 0; echo $$ >first; exit 0"  # the other fails when this is over: it would be killed otherwise
+    other = "echo 1; until [ -s first ] && ! kill -0 $(cat first) 2>&-; do sleep 0.1; done; exit 3"
+    submit(machine, "ends", "--workers", "2", "--", "sh", "-c", f"if [ $RANK = 0 ]; then {first}; else {other}; fi")
     machine.until("ends", "Failed")
     runs = json.loads(machine.run("status", "ends", "-o", "json"))["runs"]
     assert [(it["attempt"], it["retry"], it["rank"], it["exitCode"], it["bytes"]) for it in runs] == [
