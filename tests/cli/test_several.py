@@ -136,6 +136,13 @@ def test_a_queue_or_state_alone_chooses_nothing_until_all_is_said(machine: Machi
     assert "no workload is in that choice" in machine.run("cancel", "-q", "other", "--all")
 
 
+@pytest.mark.parametrize("command", ["cancel", "suspend", "pause", "resume"])
+def test_a_queue_that_does_not_exist_chooses_nothing_and_is_named(machine: Machine, command: str) -> None:
+    told = machine.run(command, "--all", "-q", "othre", status=1)
+    there = "below, default, other, parent"
+    assert told == f"fairway: --queue: there is no queue 'othre'; did you mean other? there are: {there}\n"
+
+
 def test_a_waiting_job_moves_to_another_queue_and_a_running_one_is_told_how(machine: Machine) -> None:
     submit(machine, "holds", "sleep 600", "--gpus", "1")
     machine.until("holds", "Running")
