@@ -292,9 +292,9 @@ def test_what_protects_others_is_told_with_their_names_and_its_end():
     ]
 
 
-def test_another_queue_is_the_last_advice():
+def test_a_time_limit_is_the_first_advice_and_another_queue_the_last():
     changes = {"other_queue": "idle", "with_gpus": 2000, "other_pool": "a100", "shorter_limit": 5400.0}
-    advice = [f"{it} it would start now" for it in ("with 2 GPUs", "in pool a100", "with a time limit of 1 h 30 min")]
+    advice = [f"{it} it would start now" for it in ("with a time limit of 1 h 30 min", "with 2 GPUs", "in pool a100")]
     assert said(Reason.NO_ROOM, **changes).split("; ")[1:] == [*advice, "in queue idle it would start now"]
 
 

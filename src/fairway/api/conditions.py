@@ -202,11 +202,11 @@ def would_start(facts: Facts) -> list[str]:
     """What else would let it start now, a clause each."""
     counts = ", ".join(f"{number} of {name}" for name, number in sorted((facts.would_fit or {}).items()))
     changes = {
+        f"with a time limit of {span(facts.shorter_limit or 0)}": facts.shorter_limit,  # first: it costs least
         f"with {counts}": counts,
         f"with {amount(facts.with_gpus or 0, GPU)}": facts.with_gpus,
         f"in pool {facts.other_pool}": facts.other_pool,
         "without its required topology": facts.is_bound,
-        f"with a time limit of {span(facts.shorter_limit or 0)}": facts.shorter_limit,
         f"in queue {facts.other_queue}": facts.other_queue,  # last: its own queue is where it belongs
     }
     return [f"{change} it would start now" for change, is_so in changes.items() if is_so]
