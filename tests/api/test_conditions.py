@@ -304,6 +304,12 @@ def test_a_time_limit_above_that_of_the_queue_is_told_with_both():
     assert text == "queue top does not take it: its time limit of 2 d is above 1 h 30 min; shorten it"
 
 
+def test_a_hold_begins_at_the_same_minute_for_all_that_wait_for_it():
+    own = waiting(Wait("ns/me", Reason.NO_ROOM, starts_at=61.0), READER, QUEUES)
+    behind = said(Reason.HELD_FOR, until=61.0)
+    assert "is kept for it from 1970-01-01T00:02:00Z" in own and " from 1970-01-01T00:02:00Z" in behind
+
+
 def test_a_hold_is_told():
     text = waiting(Wait("ns/me", Reason.NO_ROOM, starts_at=60.0), READER, QUEUES)
     assert text.endswith("; room is kept for it from 1970-01-01T00:01:00Z, at the latest")

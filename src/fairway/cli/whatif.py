@@ -7,9 +7,7 @@ the default where that cannot be read. A Job is added as the server would make i
 import asyncio
 import json
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import chain
-from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -98,7 +96,7 @@ def _answer(case: "Case") -> Thing:
     deadline = time_text(ours.deadline) if ours.deadline else ""
     lengths = ours.expected_runtime or 0.0, ours.time_limit or 0.0
     line = late(deadline, answer.get("forecast") or {}, lengths, case.world.now)
-    return answer | {"caveats": [*_unbounded(case, _wait(case)), *[line] * bool(line)]}
+    return answer | {"caveats": [*_unbounded(case, case.wait), *[line] * bool(line)]}
 
 
 async def would_help(client: Client, key: str, *, is_foretold: bool) -> list[str]:
@@ -134,17 +132,11 @@ def _decided(case: "Case") -> Thing:
     """Why the workload waits, as is decided now; empty where it does not."""
     from fairway.api.conditions import waiting
 
-    wait = _wait(case)
+    wait = case.wait
     if wait is None:
         return {}
     caveats = [*_alone_over(wait), *_unbounded(case, wait)]
     return {"reason": str(wait.reason), "message": waiting(wait, case.ours, case.queues), "caveats": caveats}
-
-
-def _wait(case: "Case") -> "Wait | None":
-    """The verdict, with a start in whole minutes, as the controller writes it; None where it does not wait."""
-    wait = case.wait
-    return wait and replace(wait, starts_at=wait.starts_at and ceil(wait.starts_at / 60) * 60.0)
 
 
 def _alone_over(wait: "Wait") -> list[str]:
