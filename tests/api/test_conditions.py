@@ -292,9 +292,9 @@ def test_what_protects_others_is_told_with_their_names_and_its_end():
     ]
 
 
-def test_another_queue_is_the_last_advice():
+def test_a_time_limit_is_the_first_advice_and_another_queue_the_last():
     changes = {"other_queue": "idle", "with_gpus": 2000, "other_pool": "a100", "shorter_limit": 5400.0}
-    advice = [f"{it} it would start now" for it in ("with 2 GPUs", "in pool a100", "with a time limit of 1 h 30 min")]
+    advice = [f"{it} it would start now" for it in ("with a time limit of 1 h 30 min", "with 2 GPUs", "in pool a100")]
     assert said(Reason.NO_ROOM, **changes).split("; ")[1:] == [*advice, "in queue idle it would start now"]
 
 
@@ -302,6 +302,12 @@ def test_a_time_limit_above_that_of_the_queue_is_told_with_both():
     long = Wait("ns/me", Reason.NOT_ALLOWED, Facts(queue="top", rule=Rule.TIME_LIMIT, longest=5400.0))
     text = waiting(long, replace(READER, time_limit=172_800.0), QUEUES)
     assert text == "queue top does not take it: its time limit of 2 d is above 1 h 30 min; shorten it"
+
+
+def test_a_hold_begins_at_the_same_minute_for_all_that_wait_for_it():
+    own = waiting(Wait("ns/me", Reason.NO_ROOM, starts_at=61.0), READER, QUEUES)
+    behind = said(Reason.HELD_FOR, until=61.0)
+    assert "is kept for it from 1970-01-01T00:02:00Z" in own and " from 1970-01-01T00:02:00Z" in behind
 
 
 def test_a_hold_is_told():

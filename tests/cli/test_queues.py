@@ -115,8 +115,8 @@ def test_queues_and_nodes_show_a_job_as_soon_as_it_runs(machine: Machine) -> Non
     live = json.loads(machine.run("queues", "-o", "json"))["live"]["default"]
     assert (live["usage"]["default"][GPU], live["asked"][GPU]) == ("2", "1")
     assert re.search(r"^\S+ +Ready +2 +2 +0 .* admin \(2 GPUs\)$", machine.run("nodes"), re.MULTILINE)
-    used = machine.run("usage")  # at each full ten minutes it is charged
-    assert used.startswith("no GPU time is charged\nNothing is charged yet; ") or "Used until " in used
+    used = machine.run("usage", "--since", "1m")  # at each full ten minutes it is charged
+    assert re.search(r"^Whole days \(UTC\), from \d{4}-\d\d-\d\d on\. (Nothing|Used) ", used, re.MULTILINE)
     machine.kubectl("cordon", json.loads(machine.run("nodes", "-o", "json"))["items"][0]["metadata"]["name"])
     assert "Ready,SchedulingDisabled" in machine.run("nodes")
 

@@ -35,6 +35,13 @@ def submit(machine: Machine, name: str, script: str, *options: str) -> None:
     machine.run("submit", "--name", name, "--cpus", "100m", *options, "--", "sh", "-c", script)
 
 
+def until_cancelled(machine: Machine, name: str, *options: str) -> str:
+    deadline = time.monotonic() + 60
+    while name not in (said := machine.run("ls", "--state", "cancelled", *options)):
+        assert time.monotonic() < deadline, said
+    return said
+
+
 def spec(machine: Machine, name: str) -> dict:
     return json.loads(machine.run("status", name, "-o", "json"))["spec"]
 
@@ -105,9 +112,7 @@ def test_what_was_cancelled_is_listed_with_what_is_over(machine: Machine) -> Non
     submit(machine, "dropped", "sleep 600", "--queue", "other")
     machine.until("dropped", "Running")
     machine.run("cancel", "dropped")
-    deadline = time.monotonic() + 60
-    while "dropped" not in (said := machine.run("ls", "--state", "cancelled", "-q", "other")):
-        assert time.monotonic() < deadline, said
+    said = until_cancelled(machine, "dropped", "-q", "other")
     assert re.search(r"^dropped +\S+ +other +cancelled .* cancelled while it ran$", said, re.MULTILINE)
     assert "dropped" in machine.run("ls", "--all", "-o", "name").split()
     assert "dropped" not in machine.run("ls", "-o", "name").split()
@@ -129,6 +134,13 @@ def test_a_queue_or_state_alone_chooses_nothing_until_all_is_said(machine: Machi
     while "q1" in machine.run("ls", "-o", "name"):
         assert time.monotonic() < deadline
     assert "no workload is in that choice" in machine.run("cancel", "-q", "other", "--all")
+
+
+@pytest.mark.parametrize("command", ["cancel", "suspend", "pause", "resume"])
+def test_a_queue_that_does_not_exist_chooses_nothing_and_is_named(machine: Machine, command: str) -> None:
+    told = machine.run(command, "--all", "-q", "othre", status=1)
+    there = "below, default, other, parent"
+    assert told == f"fairway: --queue: there is no queue 'othre'; did you mean other? there are: {there}\n"
 
 
 def test_a_waiting_job_moves_to_another_queue_and_a_running_one_is_told_how(machine: Machine) -> None:
@@ -198,7 +210,8 @@ def test_a_budget_is_named_by_a_limit_that_is_too_long_and_by_a_resume_while_it_
         ("--queue parent", 1, "--queue: parent holds no workloads, only the queues below it: below"),
         ("--priority nope", 1, "--priority: there is no 'nope'; there are: "),
         ("--time-limit banana", 2, "--time-limit: found 'banana'; a duration such as 90s, 10m, 1h30m or 7d is allowed"),
-        ("--after nope", 2, "--after: no workload 'nope'"),
+        ("--after nope", 1, "--after: no workload 'nope'"),
+        ("--after stays", 1, "--after stays: stays would come after itself and never start; name another job"),
         ("--deadline soon", 2, "--deadline: found 'soon'; 2h, 18:00, tomorrow 8:00, "),
         ("--gpus 2", 2, "--gpus: stays as it was submitted; `fairway cancel JOB` and submit it anew"),
         ("", 2, "nothing to change is given; use one of --queue, "),
@@ -209,6 +222,25 @@ def test_what_cannot_be_modified_is_told_by_its_option(machine: Machine, words: 
         submit(machine, "stays", "sleep 600")
     said = machine.run("modify", "stays", *words.split(), status=status)
     assert said.startswith(f"fairway: {told}") and said.count("\n") == 1
+
+
+def test_no_job_is_modified_to_come_after_one_that_waits_for_it_or_has_failed(machine: Machine) -> None:
+    for name, options in {"root": (), "mid": ("--after", "root"), "leaf": ("--after", "mid")}.items():
+        submit(machine, name, "sleep 600", *options)
+    deadline = time.monotonic() + 30
+    while not (spec(machine, "mid").get("after") and spec(machine, "leaf").get("after")):
+        assert time.monotonic() < deadline
+    said = machine.run("modify", "root", "--after", "leaf", status=1)
+    assert said == "fairway: --after leaf: root would come after itself and never start; name another job\n"
+    submit(machine, "fails", "exit 3")
+    machine.run("wait", "fails", status=3)
+    said = machine.run("modify", "leaf", "--after", "fails", status=1)
+    assert said == "fairway: --after: fails has failed, so this would fail at once\n"
+    machine.run("cancel", "root")
+    until_cancelled(machine, "root")
+    said = machine.run("modify", "leaf", "--after", "root", status=1)
+    assert said.startswith("fairway: --after: root was cancelled")
+    machine.run("cancel", "mid", "leaf")
 
 
 def test_the_log_of_the_cluster_tells_the_life_of_a_job_and_none_of_its_environment(machine: Machine) -> None:

@@ -80,6 +80,15 @@ async def test_a_cronjob_that_can_never_begin_is_refused_by_its_field(api, names
     assert field in status["message"]
 
 
+async def test_a_cronjob_is_refused_for_what_its_jobs_would_be(api, namespace):
+    body = workload("x", 1)["spec"]["template"]["spec"] | {"restartPolicy": "Never"}
+    job = {"activeDeadlineSeconds": -1, "template": {"spec": body}}
+    status = await api.refused(422, "POST", f"/apis/batch/v1/namespaces/{namespace}/cronjobs", {
+        "metadata": {"name": "night"}, "spec": {"schedule": "@daily", "jobTemplate": {"spec": job}}})
+    field = "spec.jobTemplate.spec.activeDeadlineSeconds"
+    assert f"{field}: Invalid value: -1: must be greater than or equal to 0" in status["message"]
+
+
 async def test_a_template_that_its_selector_does_not_select_is_refused(api, namespace):
     made = workload("web", 1)
     made["spec"]["selector"]["matchLabels"] = {"app": "other"}

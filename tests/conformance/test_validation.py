@@ -44,6 +44,12 @@ async def test_pods_that_cannot_be_are_refused_with_the_field(api, pods, thing, 
     assert status["message"].startswith(f'Pod "{name}" is invalid: ') and status["details"]["kind"] == "Pod"
 
 
+async def test_a_pod_takes_no_deadline_below_zero_later(api, pods):
+    await api.create(pods, pod())
+    status = await api.refused(422, "PATCH", f"{pods}/a", {"spec": {"activeDeadlineSeconds": -1}}, media=api.MERGE)
+    assert fields(status) == {"spec.activeDeadlineSeconds"}
+
+
 @pytest.mark.parametrize(("thing", "field"), [
     (job(template={"restartPolicy": "Always"}), "spec.template.spec.restartPolicy"),
     (job(parallelism=-1), "spec.parallelism"),

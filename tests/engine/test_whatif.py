@@ -10,6 +10,7 @@ from fairway.engine.model import GPU, Expression, Pool, Reservation, amounts
 from fairway.outlook import what_if
 from fairway.outlook.whatif import WhatIf
 
+HOUR = 3600.0
 RACKS = (Pool("default", levels=("rack", "kubernetes.io/hostname")),)
 
 
@@ -76,6 +77,13 @@ def test_with_a_shorter_time_limit() -> None:
     long = job("a", gpus=1, preemptible=False, time_limit=7200)
     assert told(*cluster, long, reservations=kept).shorter_limit == 1800
     assert starts(*cluster, replace(long, time_limit=1800), reservations=kept)
+
+
+def test_with_a_time_limit_that_the_budget_has_left() -> None:
+    cluster = (node("n1", 4), queue("q", budget=4 * HOUR), runs(job("old", gpus=1, time_limit=HOUR), "n1"))
+    long = job("a", gpus=2, time_limit=2 * HOUR)
+    assert told(*cluster, long).shorter_limit == 1.5 * HOUR
+    assert starts(*cluster, replace(long, time_limit=1.5 * HOUR))
 
 
 def test_without_those_who_stand_in_its_way() -> None:

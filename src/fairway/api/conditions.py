@@ -115,8 +115,14 @@ def waiting(wait: Wait, workload: Workload, queues: Queues) -> str:
     parts += holders(facts, workload, queues) if wait.reason not in _NAMES_THEM else []
     parts += protections(facts, workload, queues)
     if wait.starts_at is not None:
-        parts.append(f"{_KEPT}{_moment(wait.starts_at)}, {'probably' if wait.is_guess else 'at the latest'}")
+        parts.append(f"{_KEPT}{_moment(hold_time(wait.starts_at))}, {'probably' if wait.is_guess else 'at the latest'}")
     return "; ".join((*parts, *would_start(facts)))
+
+
+def hold_time(at: float) -> float:
+    """When a hold begins, as it is told: in whole minutes and never too early, since what is learned of runtimes moves
+    it a little with every cycle."""
+    return ceil(min(at, LATEST) / 60) * 60.0
 
 
 def kept_from(message: str) -> str:
@@ -202,11 +208,11 @@ def would_start(facts: Facts) -> list[str]:
     """What else would let it start now, a clause each."""
     counts = ", ".join(f"{number} of {name}" for name, number in sorted((facts.would_fit or {}).items()))
     changes = {
+        f"with a time limit of {span(facts.shorter_limit or 0)}": facts.shorter_limit,  # first: it costs least
         f"with {counts}": counts,
         f"with {amount(facts.with_gpus or 0, GPU)}": facts.with_gpus,
         f"in pool {facts.other_pool}": facts.other_pool,
         "without its required topology": facts.is_bound,
-        f"with a time limit of {span(facts.shorter_limit or 0)}": facts.shorter_limit,
         f"in queue {facts.other_queue}": facts.other_queue,  # last: its own queue is where it belongs
     }
     return [f"{change} it would start now" for change, is_so in changes.items() if is_so]
@@ -277,7 +283,7 @@ def _figures(facts: Facts, workload: Workload) -> dict[str, str]:
         "rule": _rule(facts, workload),
         "for": f" for {f'queue {facts.queue}' if facts.queue else 'maintenance'}",
         "since": f" from {_moment(facts.since)}" if facts.since is not None else "",
-        "from": f" from {_moment(facts.until)}" if facts.until is not None else "",
+        "from": f" from {_moment(hold_time(facts.until))}" if facts.until is not None else "",
         "until": f" until {_moment(facts.until)}" if facts.until is not None else "",
     }
 

@@ -5,19 +5,17 @@ from typing import Any
 
 import click
 
-from fairway.kube import kinds
 from fairway.kube.client import Client
-from fairway.kube.kinds import Selection
 
 from .cancelled import cancelled, unknown
-from .connect import on_cluster, unseen
+from .connect import on_cluster
 from .leader import warn
 from .listing import ORDER, OVER, rank
 from .main import Problem
 from .many import JOBS, States, parted
-from .output import listing_option, near, show
+from .output import listing_option, show
 from .replicas import parked
-from .rows import MOST_ROWS, NONE, NONE_CHOSEN, Filter, Sight, chosen, names_of, print_rows, taken
+from .rows import MOST_ROWS, NONE, NONE_CHOSEN, Filter, Sight, check_queue, chosen, names_of, print_rows, taken
 from .watch import watch
 
 
@@ -40,7 +38,7 @@ async def ls(client: Client, namespace: str, output: str, **said: Any) -> None:
     owners = await chosen(client, space, said["selector"]) if said["selector"] else None
     filter = Filter(said["states"], said["queue"], said["user"], owners, said["everything"], frozenset(said["jobs"]))
     if said["is_live"]:
-        await _check_queue(client, filter.queue)
+        await check_queue(client, filter.queue)
         return await watch(client, space, filter)
     found = await taken(client, space, filter)
     await warn(client)
@@ -52,7 +50,7 @@ async def ls(client: Client, namespace: str, output: str, **said: Any) -> None:
     for job in sorted(filter.jobs.difference(*(names_of(it) for _, it in found))):
         raise Problem(await unknown(client, namespace, job), exit_code=1)
     if not found:
-        await _check_queue(client, filter.queue)
+        await check_queue(client, filter.queue)
     if output in ("json", "yaml"):
         return show(output, {"items": [raw for raw, _ in found]}, lambda: None)
     items = [it for _, it in found]
@@ -66,12 +64,3 @@ async def ls(client: Client, namespace: str, output: str, **said: Any) -> None:
     if is_short and len(items) > MOST_ROWS:
         click.echo(f"… {len(items) - MOST_ROWS:,} more; --all-rows lists them")
     return None
-
-
-async def _check_queue(client: Client, queue: str) -> None:
-    """A Problem where one is asked for that does not exist; who may not see queues is not told."""
-    names = {queue}
-    with unseen():
-        names = {it["metadata"]["name"] for it in await client.list(Selection(kinds.QUEUES))} if queue else names
-    if queue not in names:
-        raise Problem(f"--queue: there is no queue {queue!r}{near(queue, names)}", exit_code=1)

@@ -20,7 +20,7 @@ from .listing import ORDER, OVER, Listed
 from .main import Problem
 from .output import is_agreed, show
 from .replicas import find
-from .rows import Filter, chosen, keys, taken
+from .rows import Filter, check_queue, chosen, keys, taken
 
 AT_ONCE, MANY = 8, 3
 ALL = click.option("--all", "everything", is_flag=True, help="All that -q and --state leave.")
@@ -90,6 +90,8 @@ async def found_by(client: Client, namespace: str, choice: Choice, *, with_over:
     owners = await chosen(client, namespace, choice.selector) if choice.selector else set()
     filter = Filter(choice.states, choice.queue, owners=owners if choice.selector else None, everything=True)
     listed = await taken(client, namespace, filter)
+    if not listed:
+        await check_queue(client, choice.queue)
     found: list[Found | Problem] = [
         Found(msgspec.json.decode(raw)) for raw, it in listed if with_over or it.state not in OVER
     ]

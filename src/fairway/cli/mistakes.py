@@ -20,7 +20,7 @@ from .amounts import OPTIONS, allocatable, amount, least, listed, needs_of
 from .cancelled import unknown
 from .find import get, sought
 from .job import template_of
-from .main import Problem
+from .main import Problem, told
 from .output import near, no_leaf
 from .quota import over_quota
 from .view import View, selects
@@ -45,7 +45,8 @@ async def check(client: Client, view: View, things: Sequence[Thing], order: Simp
         if not order.dry_run:
             found += [*_of_room(view, thing), *map(Mistake, over_quota(view, thing, _queue(thing)))]
         found += await _of_namespace(client, view, thing)
-        found += await _of_order(client, thing)
+        before = _notes(thing).get("fairway.dev/after", "").replace(",", " ").split()
+        found += await of_order(client, thing["metadata"]["namespace"], before)
         for one in found:
             if not (order.wait_anyway and one.may_pass):
                 advice = "; --wait-anyway queues it all the same" if one.may_pass else ""
@@ -105,16 +106,14 @@ async def _of_namespace(client: Client, view: View, thing: Thing) -> list[Mistak
     return [] if allowed else [Mistake(f"--queue: {_queue(thing)} takes no workloads of namespace {name}")]
 
 
-async def _of_order(client: Client, thing: Thing) -> list[Mistake]:
-    """Whether what it is to come after is there, and can still succeed."""
+async def of_order(client: Client, namespace: str, names: Sequence[str]) -> list[Mistake]:
+    """Whether what a workload is to come after is there, and can still succeed."""
     found = []
-    for name in _notes(thing).get("fairway.dev/after", "").replace(",", " ").split():
-        try:
-            before = await sought(client, thing["metadata"]["namespace"], name)
-        except Problem as problem:
-            raise Problem(f"--after: {problem.message}") from problem
+    for name in names:
+        with told(Problem, by="--after: "):
+            before = await sought(client, namespace, name)
         if before is None:
-            found.append(Mistake(f"--after: {await unknown(client, thing['metadata']['namespace'], name)}"))
+            found.append(Mistake(f"--after: {await unknown(client, namespace, name)}"))
         elif before.phase == "Failed":
             found.append(Mistake(f"--after: {name} has failed, so this would fail at once", may_pass=False))
     return found

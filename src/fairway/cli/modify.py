@@ -15,8 +15,9 @@ from fairway.kube.kinds import Kind, Selection
 from .connect import on_cluster, unseen
 from .find import Found, sought
 from .job import deadline
-from .main import Problem, told
+from .main import Problem
 from .many import JOBS, SELECTOR, Choice, found_by, on_each
+from .mistakes import of_order
 from .output import in_local_time, no_leaf, output_option
 from .replicas import changeable
 
@@ -76,10 +77,24 @@ async def _check(client: Client, namespace: str, given: dict[str, Any]) -> None:
     with unseen():
         if given.get("--priority", NONE) != NONE:
             _known("--priority", given["--priority"], list(await _names(client, kinds.PRIORITY_CLASSES)))
-    for job in given.get("--after", ()):
-        with told(Problem, by="--after: "):
-            if job != NONE and not await sought(client, namespace, job):
-                raise Problem(f"no workload {job!r}; `fairway ls --all` lists what there is")
+    for mistake in await of_order(client, namespace, _before(given)):
+        raise Problem(mistake.message, exit_code=1)
+
+
+def _before(given: dict[str, Any]) -> list[str]:
+    return [job for job in given.get("--after", ()) if job != NONE]
+
+
+async def _refuse_circle(client: Client, found: Found, names: list[str]) -> None:
+    """A Problem where one of the names is the workload's own, or that of a workload which comes after it."""
+    left, seen = list(names), set[str]()
+    while left:
+        seen.add(name := left.pop())
+        before = await sought(client, found.ref.namespace, name)
+        if before and before.ref == found.ref:
+            said = f"--after {','.join(names)}: {found.name} would come after itself and never start"
+            raise Problem(f"{said}; name another job", exit_code=1)
+        left += set(before.workload["spec"].get("after") or () if before else ()) - seen
 
 
 async def _names(client: Client, kind: Kind) -> dict[str, dict[str, Any]]:
@@ -100,6 +115,7 @@ def _change(given: dict[str, Any]) -> Callable[[Client, Found], Any]:
 
     async def change(client: Client, found: Found) -> str:
         _refuse(changeable(found), given)
+        await _refuse_circle(client, found, _before(given))
         try:
             for owner in found.owners:
                 await client.patch(owner, {"metadata": meta})

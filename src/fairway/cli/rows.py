@@ -14,7 +14,7 @@ from .alone import bare, gathering, key_of, read
 from .connect import unseen
 from .listing import DAY_SECONDS, HEAD, LESS, OVER, Listed, length, rank, row
 from .main import Problem
-from .output import print_table
+from .output import near, print_table
 
 MOST_ROWS = 200
 ARRAY = "fairway.dev/completions"
@@ -78,6 +78,15 @@ async def taken(client: Client, namespace: str, filter: Filter) -> list[tuple[ms
         raw = msgspec.Raw(msgspec.json.encode(each))
         listed.append((raw, decode(raw)))
     return sorted((it for it in listed if filter.takes(it[1], now)), key=lambda it: rank(it[1]))
+
+
+async def check_queue(client: Client, queue: str) -> None:
+    """A Problem where one is asked for that does not exist; who may not see queues is not told."""
+    names = {queue}
+    with unseen():
+        names = {it["metadata"]["name"] for it in await client.list(Selection(kinds.QUEUES))} if queue else names
+    if queue not in names:
+        raise Problem(f"--queue: there is no queue {queue!r}{near(queue, names)}", exit_code=1)
 
 
 class Named(msgspec.Struct):

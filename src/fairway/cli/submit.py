@@ -152,7 +152,9 @@ def _unparked(view: View, thing: Thing) -> str:
 
 async def _complete(client: Client, view: View, order: SimpleNamespace, namespace: str) -> None:
     """Checks the options by themselves, and writes out what they abbreviate."""
-    if bool(order.file) == bool(order.command):
+    if order.file and order.command:
+        raise Problem(f"-f {order.file} does not go with a program ({order.command[0]}); submit them one by one")
+    if not (order.file or order.command):
         raise Problem("say what to run: fairway submit -- PROGRAM ARGUMENT…, or a file of objects: -f FILE")
     if order.follow and order.file:
         raise Problem("--follow: a file may hold several jobs; use fairway logs -f JOB")
@@ -162,7 +164,7 @@ async def _complete(client: Client, view: View, order: SimpleNamespace, namespac
     if order.sync and view.is_here:  # where a program runs in a folder of this machine
         order.chdir = order.chdir or order.sync
     order.kind = order.kind.capitalize() if order.kind else None
-    if order.name:
+    if order.name is not None:
         check_name(order.name)
     if order.deadline:
         order.deadline = deadline(order.deadline, client.clock.now())

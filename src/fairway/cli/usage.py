@@ -51,7 +51,7 @@ class Period:
 
 
 @click.command()
-@click.option("--since", default="", metavar="30d", help="From so long ago on; the default.")
+@click.option("--since", default="", metavar="30d", help="From the day (UTC) so long ago on; the default.")
 @click.option("--period", default="", metavar="2026-11", help="A month, in UTC.")
 @click.option("--by", type=click.Choice(["queue", "user", "name", "pool"]), default="queue", show_default=True,
               help="What a line is about; name: that of the job, without counters.")
@@ -128,7 +128,7 @@ def _open(period: Period, days: Iterable["Day"], *, is_closed: bool) -> str:
     until = max((one.status.until for one in days), default="")
     so_far = f" Used until {until} is in it." if until else " Nothing is charged yet; that is done every ten minutes."
     if not period.month:
-        return so_far.strip()
+        return f"Whole days (UTC), from {period.first} on.{so_far}"
     return f"{period.month} is open: figures may change.{so_far} `fairway usage --close {period.month}` closes it"
 
 

@@ -54,16 +54,23 @@ def told_of(workload: Thing, now: float) -> str:
 
 
 def _late(workload: Thing, now: float) -> str:
-    """Whether it will miss its deadline, by its forecast, and its expected runtime or else its time limit; a clause."""
     spec, forecast = workload.get("spec") or {}, (workload.get("status") or {}).get("forecast") or {}
-    expected, limit = length(spec.get("expectedRuntime", "")), length(spec.get("timeLimit", ""))
+    lengths = length(spec.get("expectedRuntime", "")), length(spec.get("timeLimit", ""))
+    line = late(spec.get("deadline", ""), forecast, lengths, now)
+    return f"; {in_local_time(line, now)}" * bool(line)
+
+
+def late(deadline: str, forecast: Thing, lengths: tuple[float, float], now: float) -> str:
+    """That a workload misses its deadline, by its forecast and its `lengths`: its expected runtime, or else its time
+    limit, in seconds, 0 for none; "" where it does not."""
+    expected, limit = lengths
     begins = max(now, seconds(forecast["p50"])) if forecast.get("p50") else now
-    if not spec.get("deadline") or begins + (expected or limit) <= seconds(spec["deadline"]):
+    if not deadline or begins + (expected or limit) <= seconds(deadline):
         return ""
     does = "is expected to run" if expected else "may run"
     why = f"it {does} {span(expected or limit)}" if expected or limit else "it starts later"
     misses = "will miss" if expected or not limit else "may miss"
-    return f"; it {misses} its deadline, {in_local_time(spec['deadline'], now)}: {why}"
+    return f"it {misses} its deadline, {deadline}: {why}"
 
 
 def _places(admission: Thing) -> str:

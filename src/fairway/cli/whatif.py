@@ -7,14 +7,13 @@ the default where that cannot be read. A Job is added as the server would make i
 import asyncio
 import json
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import chain
-from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from fairway.api.names import name_of
+from fairway.api.scalars import time_text
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Selection
@@ -23,6 +22,7 @@ from fairway.kube.transport import Request
 from .leader import lease_of
 from .main import told
 from .output import clock_time, in_local_time, start
+from .verdict import late
 
 if TYPE_CHECKING:
     from fairway.api.objects import Part
@@ -88,7 +88,15 @@ async def answered(client: Client, reader: Client, job: Thing, namespace: str) -
 
     world = await _world(reader, known, [*await _jobs(reader, known), job])
     case = Case(world, policy, f"{namespace}/{name_of('Job', job['metadata']['name'])}")
-    return await client.clock.in_thread(lambda: case.answer() | {"caveats": _unbounded(case, _wait(case))}), world
+    return await client.clock.in_thread(lambda: _answer(case)), world
+
+
+def _answer(case: "Case") -> Thing:
+    answer, ours = case.answer(), case.ours
+    deadline = time_text(ours.deadline) if ours.deadline else ""
+    lengths = ours.expected_runtime or 0.0, ours.time_limit or 0.0
+    line = late(deadline, answer.get("forecast") or {}, lengths, case.world.now)
+    return answer | {"caveats": [*_unbounded(case, case.wait), *[line] * bool(line)]}
 
 
 async def would_help(client: Client, key: str, *, is_foretold: bool) -> list[str]:
@@ -124,17 +132,11 @@ def _decided(case: "Case") -> Thing:
     """Why the workload waits, as is decided now; empty where it does not."""
     from fairway.api.conditions import waiting
 
-    wait = _wait(case)
+    wait = case.wait
     if wait is None:
         return {}
     caveats = [*_alone_over(wait), *_unbounded(case, wait)]
     return {"reason": str(wait.reason), "message": waiting(wait, case.ours, case.queues), "caveats": caveats}
-
-
-def _wait(case: "Case") -> "Wait | None":
-    """The verdict, with a start in whole minutes, as the controller writes it; None where it does not wait."""
-    wait = case.wait
-    return wait and replace(wait, starts_at=wait.starts_at and ceil(wait.starts_at / 60) * 60.0)
 
 
 def _alone_over(wait: "Wait") -> list[str]:
@@ -277,15 +279,16 @@ def _stands(job: msgspec.Raw, those: set[tuple[str, str]]) -> bool:
 
 def lines_of(said: Thing, world: "World") -> list[str]:
     message = in_local_time(said["message"], world.now)
+    caveats = [f"  {in_local_time(one, world.now)}" for one in said["caveats"]]
     if said["verdict"] == "Wait":
         nothing = "no start is in sight" if has_usable_node(world) else NO_NODE
         starts = f"starts {start(said['forecast'], world.now)}" if said["forecast"] else nothing
-        others = [f"  {one}" for one in (*said["caveats"], *_sooner(said["sooner"], world.now))]
-        return [f"would wait: {said['reason']}: {message}", f"  forecast: {starts}", *others]
+        others = [f"  {one}" for one in _sooner(said["sooner"], world.now)]
+        return [f"would wait: {said['reason']}: {message}", f"  forecast: {starts}", *caveats, *others]
     if said["verdict"] == "Admit":
         message = f"would start {'' if said['after'] else 'now '}{message.removeprefix('starts ')}"
     victims = {"evict": said["wouldEvict"], "shrink": said["wouldShrink"]}
-    return [message, *(f"  it would {verb} {names}" for verb, names in victims.items() if names)]
+    return [message, *(f"  it would {verb} {names}" for verb, names in victims.items() if names), *caveats]
 
 
 def has_usable_node(world: "World") -> bool:

@@ -10,7 +10,6 @@ at a time, what starts is written meanwhile, and the words are made when they ar
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from math import ceil
 
 from fairway.api import conditions
 from fairway.api.types import WorkloadObject, WorkloadStatus
@@ -74,7 +73,8 @@ class Waits:
         said, left, is_noted = self._said, self._left, self._renewals.is_noted
         soon = self.means.now() + WORDS_SECONDS
         for verdict in waits:
-            verdict = verdict if verdict.starts_at is None else _rounded(verdict)  # no call for most
+            if verdict.starts_at is not None:
+                verdict = replace(verdict, starts_at=conditions.hold_time(verdict.starts_at))
             key, before = verdict.workload, said.get(verdict.workload)
             if before is verdict or key in left:
                 continue
@@ -140,9 +140,3 @@ class Waits:
         if owner and seen.status.reason != words.reason:
             self.means.events.tell(owner.about(), words.reason, words.message)
         return True
-
-
-def _rounded(verdict: Wait) -> Wait:
-    """With a start told in whole minutes: what is learned of runtimes moves it a little with every cycle."""
-    assert verdict.starts_at is not None
-    return replace(verdict, starts_at=ceil(verdict.starts_at / MINUTE) * MINUTE)

@@ -36,6 +36,8 @@ _POD_UPDATES = ("pod updates may not change fields other than `spec.containers[*
                 "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to "
                 "existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was "
                 "previously negative)")
+_JOB_LEAST = dict.fromkeys(
+    ("parallelism", "completions", "backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished"), 0)
 _JOB_FIXED = ("completionMode", "selector", "manualSelector", "podFailurePolicy", "backoffLimitPerIndex",
               "maxFailedIndexes", "managedBy", "successPolicy")
 _DIRECTIVES = ("nodeSelector", "tolerations", "affinity", "schedulingGates")
@@ -66,6 +68,7 @@ def _pod_update(new: Thing, old: Thing) -> Iterator[Cause]:
         if each["name"] not in gates:
             yield denied(f"spec.schedulingGates[{index}].name", "only deletion is allowed, but found new scheduling "
                          f"gate '{each['name']}'")
+    yield from _at_least(new, "spec", {"activeDeadlineSeconds": 0})
     free = ["activeDeadlineSeconds", "schedulingGates"]
     if all(each in (new.get("tolerations") or ()) for each in old.get("tolerations") or ()):
         free.append("tolerations")
@@ -178,8 +181,7 @@ def _job(job: Thing, old: Thing) -> Iterator[Cause]:
     before = old.get("spec")
     if spec == before:
         return
-    yield from _at_least(spec, "spec", {"parallelism": 0, "completions": 0, "backoffLimit": 0,
-                                        "activeDeadlineSeconds": 0, "ttlSecondsAfterFinished": 0})
+    yield from _at_least(spec, "spec", _JOB_LEAST)
     if spec.get("completionMode") not in ("NonIndexed", "Indexed"):
         yield unsupported("spec.completionMode", spec.get("completionMode"), ("Indexed", "NonIndexed"))
     elif spec["completionMode"] == "Indexed" and "completions" not in spec:
@@ -296,6 +298,7 @@ def _cron_job(thing: Thing, old: Thing) -> Iterator[Cause]:
     if not (job.get("spec") or {}).get("template", {}).get("spec"):
         yield required("spec.jobTemplate.spec.template.spec.containers")
         return
+    yield from _at_least(job["spec"], "spec.jobTemplate.spec", _JOB_LEAST)
     template = job["spec"]["template"]["spec"]
     yield from _pod_spec(template, "spec.jobTemplate.spec.template.spec")
     if template.get("restartPolicy") == "Always":

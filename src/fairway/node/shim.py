@@ -188,8 +188,8 @@ def shim(folder, told):
     reason, _, message = error.partition("\n")
     if reason:
         code = 128
-    elif code and not why and is_out_of_memory(spec["cgroups"], code, before):
-        reason, message = "OOMKilled", "The kernel killed it for want of memory."
+    elif code and not why:
+        reason, message = want_of_memory(spec["cgroups"], code, before)
     leave(spec["cgroups"])
     write(f"{folder}/exit", f"{code} {begun} {time.time_ns()} {why or '-'} {reason or '-'}\n{message}")
 
@@ -199,11 +199,15 @@ def oom_kills():
     return kills_in("/proc/vmstat") or 0
 
 
-def is_out_of_memory(cgroups, code, before):
-    """Where its cgroups do not count such kills, SIGKILL means it if there was one anywhere."""
+def want_of_memory(cgroups, code, before):
+    """The reason and message of a death for want of memory. Its own cgroups know; where none counts such kills, a
+    SIGKILL may be one if there was one anywhere."""
     kills = [kills_in(f"{each}/{name}") for each in cgroups for name in ("memory.events", "memory.oom_control")]
     counted = [it for it in kills if it is not None]
-    return any(counted) if counted else code == 128 + signal.SIGKILL and oom_kills() > before
+    if any(counted):
+        return "OOMKilled", "The kernel killed it for want of memory."
+    may_be = not counted and code == 128 + signal.SIGKILL and oom_kills() > before
+    return "", "killed by SIGKILL, perhaps for want of memory" if may_be else ""
 
 
 def kills_in(path):

@@ -5,7 +5,7 @@ The words of the verdicts, and the fields below them, are a promise to programs:
 
 import msgspec
 
-from fairway.api.conditions import waiting
+from fairway.api.conditions import hold_time, waiting
 from fairway.api.quantities import format, time_text
 from fairway.api.workloads import admission_status
 from fairway.engine import Admission, Admit, Evict, Finish, Plan, Resize, Verdict, Wait, Workload, World
@@ -46,7 +46,8 @@ def entry(verdict: Verdict, workload: Workload, queues: dict[str, str]) -> Entry
             said |= {"backfilledFor": verdict.backfilled_for or None}
         case Wait():
             said |= {"reason": str(verdict.reason), "message": waiting(verdict, workload, queues)}
-            said |= {"position": verdict.position, "startsAt": moment(verdict.starts_at)}
+            begins = verdict.starts_at and hold_time(verdict.starts_at)
+            said |= {"position": verdict.position, "startsAt": moment(begins)}
         case Evict():
             said |= {"reason": str(verdict.cause), "for": verdict.beneficiary or None}
             said |= {"placement": placement(verdict.admission), "exceeds": verdict.budget or None}

@@ -1,8 +1,9 @@
 """What would let a waiting workload start now. Each change is tried by deciding again: what is reported is true.
 
-Tried, one at a time: without some of the workloads that run; fewer pods of a lone podset, or fewer GPUs for a lone pod;
-without its required topology; a time limit that ends before the time from which the room is kept; another of the pools,
-where it names some; at last another queue that takes it. A start that has to wait for others to stop counts as none.
+Tried, one at a time: without some of the workloads that run; a time limit that the budget has left, or that ends before
+the room is kept for another; fewer pods of a lone podset, or fewer GPUs for a lone pod; without its required topology;
+another of the pools, where it names some; at last another queue that takes it. A start that has to wait for others to
+stop counts as none.
 
 Work is bounded by counts: the workloads share as many decisions as MOST_LOOKS allows, a decision looking at each node
 and each workload once. Nothing is decided where the nodes lack the room. Changes that are left when the decisions are
@@ -74,10 +75,10 @@ class WhatIf:
             wait.facts,
             blocking=blocking,
             shields=(*wait.facts.shields, *_out_of_reach(ours, holders, self._basis.draft)),
+            shorter_limit=limit if limit and trial.starts(replace(ours, time_limit=limit)) else None,
             would_fit=_fewer_pods(ours, trial),
             with_gpus=_fewer_gpus(ours, trial),
             is_bound=free != ours and trial.starts(free),
-            shorter_limit=limit if limit and trial.starts(replace(ours, time_limit=limit)) else None,
             other_pool=next((name for name in self._pools(ours) if trial.starts(replace(ours, pools=(name,)))), ""),
             other_queue=next((name for name in self._queues(ours) if trial.starts(replace(ours, queue=name))), ""),
         )
@@ -246,6 +247,10 @@ def _unbound(ours: Workload) -> Workload:
 
 
 def _limit(world: World, wait: Wait) -> float:
-    """The longest time limit, in whole minutes, that ends before the room is kept for another; none that has begun."""
+    """The longest time limit, in whole minutes, for which the budget has enough left, or that ends before the room is
+    kept for another; none where that has begun."""
+    if (said := wait.facts.spending) and said.budget:
+        left = said.budget - said.spent - said.reserved
+        return max(0.0, left / said.budget * (wait.facts.longest or 0) // MINUTE * MINUTE)
     begins = wait.facts.since if wait.reason is Reason.RESERVED else wait.facts.until
     return 0.0 if begins is None else max(0.0, (begins - world.now) // MINUTE * MINUTE)
