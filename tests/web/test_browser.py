@@ -427,6 +427,62 @@ async def test_without_a_token_the_page_asks_for_one() -> None:
         assert await page.evaluate(dot) == '"● "' and "ann" not in page.url
 
 
+@pytest.mark.parametrize("how", [{"modifiers": ["Control"]}, {"button": "middle"}])
+async def test_a_link_opened_in_a_new_tab_needs_no_token_there(how: dict[str, Any]) -> None:
+    async with board(*THINGS) as shown, browser() as chrome:
+        page = await opened(shown, chrome)
+        async with page.context.expect_page() as made:
+            await page.locator("nav a[href='/queues']").click(**how)
+        tab = await made.value
+        await tab.wait_for_selector("#as-of:has-text('as of')")
+        await tab.wait_for_selector("tr[data-key=nlp]")
+        assert await tab.locator("#login").is_hidden() and tab.url == f"{shown.address}/queues"
+
+
+HEARD = """async () => {
+    const heard = [], channel = new BroadcastChannel("fairway-token");
+    const isOver = new Promise(done => { channel.onmessage = ({data}) => data === "end" ? done() : heard.push(data); });
+    channel.postMessage("");
+    await isOver;
+    return heard;
+}"""
+"""What a page of this address is told when it asks for a token, until a tab that marks the end of its answers does."""
+
+
+async def test_a_tab_shows_its_token_to_other_tabs_only_while_it_hears_the_dashboard() -> None:
+    async with board(*THINGS) as shown, browser() as chrome:
+        page = await opened(shown, chrome, script=CUT)
+        await page.evaluate("""() => {
+            const channel = new BroadcastChannel("fairway-token");
+            channel.onmessage = ({data}) => data || channel.postMessage("end");
+        }""")
+        other = await page.context.new_page()
+        await other.goto(f"{shown.address}/healthz")
+        assert await other.evaluate(HEARD) == [LINK]
+        await page.evaluate("cut()")
+        await page.wait_for_function("() => trouble")
+        assert await other.evaluate(HEARD) == []
+
+
+async def test_a_half_written_form_is_there_when_its_view_is_seen_again() -> None:
+    async with board(*THINGS, desk=desk()) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/submit")
+        await page.locator("[name=queue]").select_option("vision")
+        await page.locator("[name=command]").fill("python train.py")
+        await page.locator("[data-try]").click()
+        await page.wait_for_selector("#tried:has-text('It would start now')")
+        await page.locator("[name=memory]").fill("8Gi")
+        await page.locator("nav a[href='/timeline']").click()
+        await page.wait_for_selector(".lines")
+        await shown.put(queue("speech"))
+        await page.locator("nav a[href='/submit']").click()
+        await page.wait_for_selector("#tried:has-text('It would start now')")
+        fields = await page.locator(".submit").locator("input, select").evaluate_all("them => them.map(it => it.value)")
+        assert fields[0] == "vision" and fields[4] == "8Gi" and fields[-1] == "python train.py"
+        assert await page.locator("[name=queue] option").all_inner_texts() == ["nlp", "vision", "speech"]
+        assert await page.locator("[data-make]").is_disabled() and page.faults == []  # it was changed after its trial
+
+
 async def test_a_form_is_tried_and_submitted_by_keyboard() -> None:
     async with board(*THINGS, desk=desk()) as shown, browser() as chrome:
         page = await opened(shown, chrome, "/submit?queue=nlp&namespace=nlp", width=375)
