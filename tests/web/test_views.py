@@ -373,6 +373,18 @@ async def test_what_a_user_suspended_or_paused_counts_as_no_eviction_and_is_told
     assert own.count("<dd>by its user</dd>") == 2
 
 
+async def test_operations_lists_the_starts_of_what_ended_since_and_of_attempts_that_were_evicted() -> None:
+    turned = [{"type": kind, "status": "True", "reason": "x", "message": "", "lastTransitionTime": in_hours(-hours)}
+              for kind, hours in (("Admitted", 0.5), ("Finished", 0.25))]  # fmt: skip
+    past = {"time": in_hours(-0.6), "began": in_hours(-0.8), "nodes": ["n2"], "reason": "Reclaimed", "by": "vision"}
+    status = {"phase": "Succeeded", "conditions": turned, "evictionHistory": [past]}
+    async with board(queue("nlp"), workload("nlp/job-a", "nlp", 1, status=status)) as shown:
+        page = await shown.page("/operations?what=started")
+    started = page.partition("What changed")[2]
+    assert started.count("<b>started</b>") == 2 and past["began"] in started and "on n2" in started
+    assert turned[0]["lastTransitionTime"] in started
+
+
 async def test_operations_says_where_the_rest_is_of_a_list_that_is_cut() -> None:
     history = [{"time": in_hours(-at / 20), "reason": "Reclaimed", "by": "vision"} for at in range(201)]
     waits = [{"type": "Evicted", "status": "True", "reason": "Reclaimed", "message": "",
