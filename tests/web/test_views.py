@@ -241,6 +241,19 @@ async def test_waiting_counts_what_is_paused_or_suspended_apart_and_says_by_whom
     assert "suspended until it is resumed" in words and "paused by its user" in words and "paused paused" not in words
 
 
+@pytest.mark.parametrize("query", ["", "queue=nlp", "q=other"])
+async def test_the_count_beside_a_reason_is_how_many_it_shows(query: str) -> None:
+    off = [workload(f"nlp/job-{phase.lower()}", "nlp", 1, status={"reason": "Suspended", "phase": phase, "position": 0})
+           for phase in ("Suspended", "Paused")]  # fmt: skip
+    things = queue("nlp"), queue("vision"), *off, workload("vision/job-other", "vision", status=WAITS)
+    async with board(*things) as shown:
+        page = await shown.page(f"/waiting?{query}")
+        counts = dict(re.findall(r'<option value="(\w+)"[^>]*>\w+ \((\d+)\)', page))
+        assert counts.keys() == {"Suspended", "NoRoom"}
+        for reason, count in counts.items():
+            assert (await shown.page(f"/waiting?{query}&reason={reason}")).count("<tr data-key") == int(count)
+
+
 async def test_what_its_queue_paused_waits_for_room_and_what_its_user_paused_is_told_of_beside() -> None:
     said = {"queue": WAITS | {"position": 2}, "user": {"reason": "Suspended", "message": "paused", "position": 0}}
     them = [workload(f"nlp/job-{by}", "nlp", 2, status={"phase": "Paused"} | status) for by, status in said.items()]
