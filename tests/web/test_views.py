@@ -9,6 +9,7 @@ import pytest
 from board import NOW, board, lease, node, queue, understood, workload
 
 from fairway.api.accounts import HOUR_UNITS
+from fairway.api.quantities import time as moment
 from fairway.api.quantities import time_text
 from fairway.kube import kinds
 from fairway.kube.kinds import Ref
@@ -140,6 +141,18 @@ async def test_what_is_cancelled_holds_its_gpus_until_its_pods_have_stopped() ->
         now, queues = [" ".join((await shown.page(view)).split()) for view in ("/now", "/queues")]
     assert '<li class="cell cancelling w1" data-gpus="0">' in now and "Fairway does not manage" not in now
     assert f'<em>cancelling</em> since <time datetime="{deleted[:19]}' in now and "ann 1" in re.sub("<.*?>", "", queues)
+
+
+async def test_what_is_cancelled_ends_when_its_grace_is_over_and_not_when_it_was_to_end_before() -> None:
+    it = workload("nlp/job-slow", "nlp", 1, at="n1[0]", spec={"timeLimit": "11m"})
+    it["metadata"]["finalizers"] = ["fairway.dev/room"]
+    it["spec"]["podSets"][0]["template"]["spec"]["terminationGracePeriodSeconds"] = 900
+    async with board(node("n1"), queue("nlp"), it) as shown:
+        await shown.client.delete(Ref(kinds.WORKLOADS, "job-slow", "nlp"))
+        gone = (await shown.client.get(Ref(kinds.WORKLOADS, "job-slow", "nlp")))["metadata"]["deletionTimestamp"]
+        pages = [await shown.page(view) for view in ("/now", "/timeline", "/workload/nlp/job-slow")]
+    ends = time_text(moment(gone[:19] + "Z") + 900)
+    assert all(f'ends by <time datetime="{ends}">' in page for page in pages)
 
 
 async def test_a_node_in_no_pool_offers_nothing() -> None:
