@@ -703,6 +703,23 @@ async def test_the_timeline_draws_earlier_attempts_holds_and_evictions_on_both_l
     assert "it had run since" in own and "1 GPU-hours of work lost" in own
 
 
+async def test_the_past_of_a_workload_that_was_moved_is_drawn_in_the_queue_that_it_had() -> None:
+    past = {"time": in_hours(-1), "began": in_hours(-2), "reason": "Suspended", "queue": "vision"}
+    moved = workload("nlp/job-moved", "nlp", 2, at="n1[0,1]", status={"evictionHistory": [past]})
+    taken = {"time": in_hours(-1.9), "reason": "Preempted", "by": "vision", "for": "nlp/job-moved"}
+    other = workload("vision/job-late", "vision", status=WAITS | {"evictionHistory": [taken]})
+    async with board(node("n1"), queue("nlp"), queue("vision"), moved, other) as shown:
+        pages = [await shown.page(f"/timeline?by=queue{more}") for more in ("", "&queue=vision")]
+    for page in pages:
+        lines = dict(re.findall(r'<div class="line" data-key="(\w+)">(.*?)</div>', page, re.DOTALL))
+        was = "moved ran until it was suspended", "moved took the room of late"
+        assert all(f"<title>{it}</title>" in lines["vision"] for it in was) and "runs on" not in lines["vision"]
+        assert "nothing runs" in lines["vision"]
+        now = lines.get("nlp", "2 GPUs held: moved")
+        assert not any(it in now for it in was) and "2 GPUs held: moved" in now
+    assert 'data-key="nlp"' in pages[0] and 'data-key="nlp"' not in pages[1]
+
+
 @pytest.mark.parametrize("own, other", [("alpha", "beta"), ("beta", "alpha")])
 async def test_no_view_shows_a_tenant_the_names_of_another(own: str, other: str) -> None:
     def things(team: str, at: int) -> list[dict[str, Any]]:

@@ -50,9 +50,9 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """`queue`: that took the room. `began`: when the attempt that it ended was admitted, `nodes`: where. `lost`: work,
-    in GPU-hours. `word`: paused where its processes were frozen, suspended where its user stopped it, else evicted.
-    `is_kept`: its processes are still there, or went on."""
+    """`queue`: that took the room; `own`: that it was in. `began`: when the attempt that it ended was admitted,
+    `nodes`: where. `lost`: work, in GPU-hours. `word`: paused where its processes were frozen, suspended where its user
+    stopped it, else evicted. `is_kept`: its processes are still there, or went on."""
 
     time: float
     reason: str
@@ -63,6 +63,7 @@ class Eviction:
     lost: float = 0.0
     word: str = "evicted"
     is_kept: bool = False
+    own: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +186,7 @@ def _eviction(said: types.EvictionRecord) -> Eviction:
     word = "paused" if said.paused or said.unpaused else "suspended" if is_by_user else "evicted"
     return Eviction(
         moment(said.time) or 0.0, BY_USER if is_by_user else said.reason, said.by, said.beneficiary,
-        moment(said.began), said.nodes, said.lost / HOUR_UNITS, word, said.paused,
+        moment(said.began), said.nodes, said.lost / HOUR_UNITS, word, said.paused, said.queue,
     )  # fmt: skip
 
 
