@@ -1,5 +1,6 @@
 """The page in a real browser: every view at two widths and in two themes, by keyboard alone, and as things change."""
 
+import asyncio
 import json
 import shutil
 import time
@@ -248,12 +249,35 @@ async def test_of_a_mixed_choice_each_action_is_offered_for_those_that_it_can_be
 ])  # fmt: skip
 async def test_the_dialog_of_a_change_says_what_follows_from_it(action: str, words: str, line: str) -> None:
     urgent = {"kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 1000}
-    async with board(*THINGS, urgent) as shown, browser() as chrome:
+    async with board(*THINGS, urgent, desk=desk()) as shown, browser() as chrome:
         page = await opened(shown, chrome, "/workload/vision/job-wait-1")
         await page.locator(f"[data-act={action}]").click()
-        await page.wait_for_selector("dialog[open]")
+        await page.wait_for_selector("dialog[open]:has-text('It would wait: ')")
         said = await page.locator("dialog").inner_text()
     assert words in said and "No work" in said and line in said and "kubectl" in said
+
+
+async def test_what_is_worked_out_for_a_dialog_that_was_closed_is_not_shown_in_the_next_one() -> None:
+    is_let = asyncio.Event()
+
+    async def held(route: Any) -> None:
+        if '"isForeseen":true' in route.request.post_data:
+            await is_let.wait()
+        await route.continue_()
+
+    async with board(*THINGS, desk=desk()) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/waiting")
+        await page.route("**/say", held)
+        for name in ("wait-1", "wait-2"):
+            await page.locator(f"input[value='vision/job-{name}']").check()
+            await page.locator("[data-many=queue]").click()
+            await page.wait_for_selector(f"dialog[open]:has-text('Move {name} to'):has-text('Working out')")
+            await page.locator(f"input[value='vision/job-{name}']").evaluate("it => { it.checked = false; }")
+            if name == "wait-1":
+                await page.locator("dialog [value=no]").click()
+        is_let.set()
+        await page.wait_for_selector("dialog[open]:has-text('It would wait: ')")
+        assert await page.locator("dialog [value=yes]").get_attribute("data-of") == "vision/job-wait-2"
 
 
 async def test_several_workloads_are_suspended_at_once_by_keyboard() -> None:

@@ -1,7 +1,6 @@
 // The page of a Fairway dashboard. It keeps one stream open, that of the view in the address bar, and brings the document
 // up to date with what comes: elements stay the same while their content changes, so focus, selection, scroll and typed
-// text survive. Rows are not reordered while the pointer or the focus is among them. The token stays in this tab, which
-// shows it to other tabs of the page alone.
+// text survive. Rows are not reordered while the pointer or the focus is among them. The token stays in tabs of this page.
 "use strict";
 
 const KEY = "fairway-token", LATE = 10_000, ONE = id => document.getElementById(id);
@@ -9,7 +8,7 @@ const main = ONE("main"), banner = ONE("banner"), asOf = ONE("as-of"), login = O
 const isCalm = matchMedia("(prefers-reduced-motion: reduce)"), isDark = matchMedia("(prefers-color-scheme: dark)"), MINUTE = {hour: "2-digit", minute: "2-digit", hourCycle: "h23"};
 const FORM = Intl.DateTimeFormat, MINUTES = new FORM([], MINUTE), SECONDS = new FORM([], {...MINUTE, second: "2-digit"}), DAYS = new FORM([], {month: "short", day: "numeric"});
 const pages = {lists: {}, waiting: new Set(), changed: [], desk: null};  // waiting: lists to be put in order once nothing is among them
-let stream = null, last = "", heard = 0, at = 0, view = "", trouble = "", lasting = "", untried = null, isFocused = false, typing = 0, nap = 0, recalled = null;
+let stream = null, last = "", heard = 0, at = 0, view = "", trouble = "", lasting = "", untried = null, isFocused = false, typing = 0, nap = 0, recalled = null, proposal = null;
 
 // Who looks
 
@@ -474,19 +473,21 @@ function countChosen() {
 }
 
 // Opens the dialog of an action, and draws it anew with each choice: what a choice changes nothing for is not named.
-async function propose(action, workloads, chosen) {
-  const told = await post("/say", {action, workloads, value: chosen}).then(it => it.ok ? it.text() : it.json()).catch(error => error);
-  if (chosen && dialog.querySelector("select")?.value !== chosen) return;  // it was chosen anew meanwhile
+async function propose(action, workloads, chosen, isForeseen = false) {
+  const own = proposal = {};
+  const told = await post("/say", {action, workloads, value: chosen, isForeseen}).then(it => it.ok ? it.text() : it.json()).catch(error => error);
+  if (own !== proposal || (isForeseen && told.message)) return;  // it was chosen anew, sent or closed meanwhile
   morph(dialog, parsed(told.message ? '<p class="bad"></p><p class="actions"><button value="no">close</button></p>' : told), true);
   if (told.message) dialog.firstChild.textContent = told.message;
   const value = dialog.querySelector("select");
   if (value && !chosen) value.value = value.querySelector("[selected]")?.value;
   dialog.onchange = () => propose(action, workloads, value.value);
-  dialog.onclick = event => { if (event.target.value === "no") dialog.close(); if (event.target.value === "yes") send({action, workloads: event.target.dataset.of.split(" "), value: value?.value}, event.target); };
+  dialog.onclick = event => { if (event.target.value === "no") dialog.close(); if (event.target.value === "yes") send(proposal = {action, workloads: event.target.dataset.of.split(" "), value: value?.value}, event.target); };
   if (!dialog.open) dialog.showModal();
+  if (dialog.querySelector("[data-foresee]") && !isForeseen) propose(action, workloads, value.value, true);
 }
 
-dialog.addEventListener("close", () => { if (document.activeElement === document.body) main.focus({preventScroll: true}); });
+dialog.addEventListener("close", () => { proposal = null; if (document.activeElement === document.body) main.focus({preventScroll: true}); });
 
 async function send(asked, button) {
   const words = dialog.querySelector("[role=status]");
