@@ -538,6 +538,24 @@ async def test_a_trial_that_is_refused_leaves_no_answer_of_an_earlier_one() -> N
         assert await page.locator("#tried").inner_text() == "" and await page.locator("[data-make]").is_disabled()
 
 
+async def test_what_is_changed_during_a_trial_is_to_be_tried_again() -> None:
+    is_let = asyncio.Event()
+
+    async def held(route: Any) -> None:
+        await is_let.wait()
+        await route.continue_()
+
+    async with board(*THINGS, desk=desk()) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/submit")
+        await page.route("**/submit", held)
+        await page.locator("[name=command]").fill("python train.py")
+        await page.locator("[data-try]").click()
+        await page.locator("[name=gpus]").fill("2")
+        is_let.set()
+        await page.wait_for_selector("#tried h2")
+        assert await page.locator("[data-make]").is_disabled()
+
+
 DROP = """([where, ...texts]) => {
     const held = new DataTransfer(), options = {dataTransfer: held, bubbles: true, cancelable: true};
     texts.forEach((text, at) => held.items.add(new File([text], `${at}.yaml`)));

@@ -8,7 +8,7 @@ const main = ONE("main"), banner = ONE("banner"), asOf = ONE("as-of"), login = O
 const isCalm = matchMedia("(prefers-reduced-motion: reduce)"), isDark = matchMedia("(prefers-color-scheme: dark)"), MINUTE = {hour: "2-digit", minute: "2-digit", hourCycle: "h23"};
 const FORM = Intl.DateTimeFormat, MINUTES = new FORM([], MINUTE), SECONDS = new FORM([], {...MINUTE, second: "2-digit"}), DAYS = new FORM([], {month: "short", day: "numeric"});
 const pages = {lists: {}, waiting: new Set(), changed: [], desk: null};  // waiting: lists to be put in order once nothing is among them
-let stream = null, last = "", heard = 0, at = 0, view = "", trouble = "", lasting = "", untried = null, isFocused = false, typing = 0, nap = 0, recalled = null, proposal = null;
+let stream = null, last = "", heard = 0, at = 0, view = "", trouble = "", lasting = "", untried = null, isFocused = false, typing = 0, nap = 0, recalled = null, proposal = null, trial = null;
 
 // Who looks
 
@@ -506,7 +506,7 @@ async function send(asked, button) {
 
 async function attempt(form, isTrial) {
   const words = form.querySelector("[role=status]"), fields = form.elements, [tryIt, make] = form.querySelectorAll("button");
-  const asked = {...Object.fromEntries(new FormData(form)), ...(!isTrial && {command: ""}), try: isTrial};
+  const asked = trial = {...Object.fromEntries(new FormData(form)), ...(!isTrial && {command: ""}), try: isTrial};
   untried = null;
   Object.assign(words, {className: "", textContent: isTrial ? "trying" : "sending"});
   tryIt.disabled = make.disabled = true;
@@ -522,7 +522,7 @@ async function attempt(form, isTrial) {
       fields[name].value = value;
     }
     form.nextElementSibling.replaceChildren(parsed(told.html || ""));
-    make.disabled = !(answer.ok && isTrial && told.is_fit);
+    make.disabled = !(answer.ok && isTrial && told.is_fit && asked === trial);
     if (!make.disabled) make.focus();
   } catch (error) { untried = isTrial && form; words.textContent = error.message + (untried ? "; it is tried again once there is an answer" : ""); }
   tryIt.disabled = false;
@@ -533,8 +533,8 @@ const clear = form => { form.dataset.cleared = "yes"; form.querySelectorAll("inp
 const renew = form => { delete form.dataset.cleared; form.querySelectorAll("input").forEach(it => { it.value ||= it.defaultValue; it.readOnly = false; }); };
 function change({form, name}) {
   form.querySelector("[data-make]").disabled = true;
-  if (name === "manifest") clear(form);
-  if (form.dataset.cleared && name === "command") renew(form);
+  trial = null;
+  if (name === "manifest") clear(form); else if (form.dataset.cleared && name === "command") renew(form);
 }
 
 const desk = () => main.querySelector("[data-submit]");
