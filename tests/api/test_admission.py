@@ -198,7 +198,8 @@ def test_what_runs_takes_no_time_limit_that_could_overrun_a_budget(before, after
 def test_a_longer_limit_of_what_moves_is_held_against_the_budget_too():
     moving, to = held("2h"), {"pool": "p", "podSets": [{"name": "main", "nodes": [{"node": "n2", "count": 1}]}]}
     evicted = {"type": "Evicted", "status": "True", "reason": "Drained", "lastTransitionTime": "2026-11-21T11:59:00Z"}
-    moving["status"] |= {"movesTo": to, "conditions": [{**moving["status"]["conditions"][0], "status": "False"}, evicted]}
+    admitted = {**moving["status"]["conditions"][0], "status": "False"}
+    moving["status"] |= {"movesTo": to, "conditions": [admitted, evicted]}
     old, new = (job({"fairway.dev/time-limit": it}, suspend=False) for it in ("2h", "100h"))
     things = {**spending("10", 4), ("Workload", "ns/job-j"): moving}
     assert "at most 4h30m is" in refusal("Job", new, group="batch", old=old, things=things)

@@ -94,6 +94,9 @@ def test_an_eviction_counts_once_by_victim_and_by_taker() -> None:
     assert [(it.name, it.figures.lost, it.figures.took) for it in usage(days, "queue").lines] == [
         ("a", 5000, 0), ("b", 0, 5000),
     ]  # fmt: skip
+    assert [(it.name, it.figures.lost, it.figures.took) for it in usage(days, "name").lines] == [
+        ("taker", 0, 5000), ("x", 5000, 0),
+    ]  # fmt: skip
 
 
 def test_a_price_is_that_of_the_time_of_the_charge() -> None:

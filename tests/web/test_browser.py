@@ -1,5 +1,6 @@
 """The page in a real browser: every view at two widths and in two themes, by keyboard alone, and as things change."""
 
+import asyncio
 import json
 import shutil
 import time
@@ -248,12 +249,35 @@ async def test_of_a_mixed_choice_each_action_is_offered_for_those_that_it_can_be
 ])  # fmt: skip
 async def test_the_dialog_of_a_change_says_what_follows_from_it(action: str, words: str, line: str) -> None:
     urgent = {"kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 1000}
-    async with board(*THINGS, urgent) as shown, browser() as chrome:
+    async with board(*THINGS, urgent, desk=desk()) as shown, browser() as chrome:
         page = await opened(shown, chrome, "/workload/vision/job-wait-1")
         await page.locator(f"[data-act={action}]").click()
-        await page.wait_for_selector("dialog[open]")
+        await page.wait_for_selector("dialog[open]:has-text('It would wait: ')")
         said = await page.locator("dialog").inner_text()
     assert words in said and "No work" in said and line in said and "kubectl" in said
+
+
+async def test_what_is_worked_out_for_a_dialog_that_was_closed_is_not_shown_in_the_next_one() -> None:
+    is_let = asyncio.Event()
+
+    async def held(route: Any) -> None:
+        if '"isForeseen":true' in route.request.post_data:
+            await is_let.wait()
+        await route.continue_()
+
+    async with board(*THINGS, desk=desk()) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/waiting")
+        await page.route("**/say", held)
+        for name in ("wait-1", "wait-2"):
+            await page.locator(f"input[value='vision/job-{name}']").check()
+            await page.locator("[data-many=queue]").click()
+            await page.wait_for_selector(f"dialog[open]:has-text('Move {name} to'):has-text('Working out')")
+            await page.locator(f"input[value='vision/job-{name}']").evaluate("it => { it.checked = false; }")
+            if name == "wait-1":
+                await page.locator("dialog [value=no]").click()
+        is_let.set()
+        await page.wait_for_selector("dialog[open]:has-text('It would wait: ')")
+        assert await page.locator("dialog [value=yes]").get_attribute("data-of") == "vision/job-wait-2"
 
 
 async def test_several_workloads_are_suspended_at_once_by_keyboard() -> None:
@@ -427,6 +451,62 @@ async def test_without_a_token_the_page_asks_for_one() -> None:
         assert await page.evaluate(dot) == '"● "' and "ann" not in page.url
 
 
+@pytest.mark.parametrize("how", [{"modifiers": ["Control"]}, {"button": "middle"}])
+async def test_a_link_opened_in_a_new_tab_needs_no_token_there(how: dict[str, Any]) -> None:
+    async with board(*THINGS) as shown, browser() as chrome:
+        page = await opened(shown, chrome)
+        async with page.context.expect_page() as made:
+            await page.locator("nav a[href='/queues']").click(**how)
+        tab = await made.value
+        await tab.wait_for_selector("#as-of:has-text('as of')")
+        await tab.wait_for_selector("tr[data-key=nlp]")
+        assert await tab.locator("#login").is_hidden() and tab.url == f"{shown.address}/queues"
+
+
+HEARD = """async () => {
+    const heard = [], channel = new BroadcastChannel("fairway-token");
+    const isOver = new Promise(done => { channel.onmessage = ({data}) => data === "end" ? done() : heard.push(data); });
+    channel.postMessage("");
+    await isOver;
+    return heard;
+}"""
+"""What a page of this address is told when it asks for a token, until a tab that marks the end of its answers does."""
+
+
+async def test_a_tab_shows_its_token_to_other_tabs_only_while_it_hears_the_dashboard() -> None:
+    async with board(*THINGS) as shown, browser() as chrome:
+        page = await opened(shown, chrome, script=CUT)
+        await page.evaluate("""() => {
+            const channel = new BroadcastChannel("fairway-token");
+            channel.onmessage = ({data}) => data || channel.postMessage("end");
+        }""")
+        other = await page.context.new_page()
+        await other.goto(f"{shown.address}/healthz")
+        assert await other.evaluate(HEARD) == [LINK]
+        await page.evaluate("cut()")
+        await page.wait_for_function("() => trouble")
+        assert await other.evaluate(HEARD) == []
+
+
+async def test_a_half_written_form_is_there_when_its_view_is_seen_again() -> None:
+    async with board(*THINGS, desk=desk()) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/submit")
+        await page.locator("[name=queue]").select_option("vision")
+        await page.locator("[name=command]").fill("python train.py")
+        await page.locator("[data-try]").click()
+        await page.wait_for_selector("#tried:has-text('It would start now')")
+        await page.locator("[name=memory]").fill("8Gi")
+        await page.locator("nav a[href='/timeline']").click()
+        await page.wait_for_selector(".lines")
+        await shown.put(queue("speech"))
+        await page.locator("nav a[href='/submit']").click()
+        await page.wait_for_selector("#tried:has-text('It would start now')")
+        fields = await page.locator(".submit").locator("input, select").evaluate_all("them => them.map(it => it.value)")
+        assert fields[0] == "vision" and fields[4] == "8Gi" and fields[-1] == "python train.py"
+        assert await page.locator("[name=queue] option").all_inner_texts() == ["nlp", "vision", "speech"]
+        assert await page.locator("[data-make]").is_disabled() and page.faults == []  # it was changed after its trial
+
+
 async def test_a_form_is_tried_and_submitted_by_keyboard() -> None:
     async with board(*THINGS, desk=desk()) as shown, browser() as chrome:
         page = await opened(shown, chrome, "/submit?queue=nlp&namespace=nlp", width=375)
@@ -456,6 +536,24 @@ async def test_a_trial_that_is_refused_leaves_no_answer_of_an_earlier_one() -> N
             await page.locator("[data-try]").click()
             await page.wait_for_selector(said)
         assert await page.locator("#tried").inner_text() == "" and await page.locator("[data-make]").is_disabled()
+
+
+async def test_what_is_changed_during_a_trial_is_to_be_tried_again() -> None:
+    is_let = asyncio.Event()
+
+    async def held(route: Any) -> None:
+        await is_let.wait()
+        await route.continue_()
+
+    async with board(*THINGS, desk=desk()) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/submit")
+        await page.route("**/submit", held)
+        await page.locator("[name=command]").fill("python train.py")
+        await page.locator("[data-try]").click()
+        await page.locator("[name=gpus]").fill("2")
+        is_let.set()
+        await page.wait_for_selector("#tried h2")
+        assert await page.locator("[data-make]").is_disabled()
 
 
 DROP = """([where, ...texts]) => {

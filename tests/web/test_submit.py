@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+import pytest
 from board import LINK, Board, Thing, board, node, queue, workload
 
 from fairway.cli.desk import desk
@@ -85,6 +86,38 @@ async def test_what_would_help_names_no_workload_of_another_tenant() -> None:
                 told[user] = (await answer.json())["message"]
     assert "1 workload of queue vision" in told["nlp"] and "secret" not in told["nlp"]
     assert told["vision"] == "nothing that is known"
+
+
+CLASSES = [{"kind": "PriorityClass", "metadata": {"name": it}, "value": at} for it, at in (("low", -9), ("high", 9))]
+WAITS, RUNS = workload("nlp/job-waits", "speech", 2, spec={"timeLimit": "4h"}), {"at": "n1[0,1,2,3]"}
+LENT = workload("vision/job-secret", "vision", 4, spec={"preemptible": True}, **RUNS)
+HIGH = workload("nlp/job-runs", "nlp", 4, spec={"preemptible": True, "priorityClassName": "high"}, **RUNS)
+
+
+@pytest.mark.parametrize("change, there, said", [
+    (("queue", "waits", "nlp"), [WAITS, LENT], "It would evict 1 workload of queue vision."),
+    (("queue", "waits", "paid"), [WAITS], "It would wait: BudgetSpent: it could overrun the budget of queue paid"),
+    (("priority", "runs", "low"), [workload("nlp/job-waits", "nlp", 2), HIGH], "It would be evicted and queued again"),
+    (("priority", "runs", "high"), [workload("nlp/job-waits", "nlp", 2), HIGH], "It would run on where it is."),
+])  # fmt: skip
+async def test_the_dialog_of_a_change_says_what_would_be_decided(
+    change: tuple[str, str, str], there: list[Thing], said: str
+) -> None:
+    action, name, value = change
+    queues = NLP, queue("speech", 0), queue("vision", 0), queue("paid", 4, budget={"gpuHours": 1, "period": "30d"})
+    async with board(NODE, *queues, *CLASSES, *there, users=("nlp",), allows=_own, desk=desk()) as shown:
+        asked = {"action": action, "workloads": [f"nlp/job-{name}"], "value": value}
+        texts = []
+        for more in ({}, {"isForeseen": True}):
+            headers = {"authorization": "Bearer nlp"}
+            async with shown.session.post(f"{shown.address}/say", json=asked | more, headers=headers) as answer:
+                texts.append(" ".join(re.sub("<.*?>", "", await answer.text()).split()))
+    assert "Working out" in texts[0] and "It would" not in texts[0]
+    assert said in texts[1] and "Working out" not in texts[1] and "secret" not in texts[1]
+
+
+def _own(user: str, resource: str, namespace: str) -> bool:
+    return namespace == user
 
 
 async def test_the_form_has_the_namespace_of_the_kubeconfig_but_not_that_of_the_controller() -> None:

@@ -9,6 +9,7 @@ import pytest
 from board import NOW, board, lease, node, queue, understood, workload
 
 from fairway.api.accounts import HOUR_UNITS
+from fairway.api.quantities import time as moment
 from fairway.api.quantities import time_text
 from fairway.kube import kinds
 from fairway.kube.kinds import Ref
@@ -142,6 +143,18 @@ async def test_what_is_cancelled_holds_its_gpus_until_its_pods_have_stopped() ->
     assert f'<em>cancelling</em> since <time datetime="{deleted[:19]}' in now and "ann 1" in re.sub("<.*?>", "", queues)
 
 
+async def test_what_is_cancelled_ends_when_its_grace_is_over_and_not_when_it_was_to_end_before() -> None:
+    it = workload("nlp/job-slow", "nlp", 1, at="n1[0]", spec={"timeLimit": "11m"})
+    it["metadata"]["finalizers"] = ["fairway.dev/room"]
+    it["spec"]["podSets"][0]["template"]["spec"]["terminationGracePeriodSeconds"] = 900
+    async with board(node("n1"), queue("nlp"), it) as shown:
+        await shown.client.delete(Ref(kinds.WORKLOADS, "job-slow", "nlp"))
+        gone = (await shown.client.get(Ref(kinds.WORKLOADS, "job-slow", "nlp")))["metadata"]["deletionTimestamp"]
+        pages = [await shown.page(view) for view in ("/now", "/timeline", "/workload/nlp/job-slow")]
+    ends = time_text(moment(gone[:19] + "Z") + 900)
+    assert all(f'ends by <time datetime="{ends}">' in page for page in pages)
+
+
 async def test_a_node_in_no_pool_offers_nothing() -> None:
     selected = {"nodeSelector": {"matchLabels": {"gpu": "h100"}}}
     async with board(node("n1"), {"kind": "NodePool", "metadata": {"name": "h100"}, "spec": selected}) as shown:
@@ -239,6 +252,19 @@ async def test_waiting_counts_what_is_paused_or_suspended_apart_and_says_by_whom
     assert "1 workload for 1 GPU; 2 paused or suspended" in page and "<b>Suspended</b>" not in page
     words = " ".join(re.sub("<.*?>", " ", page).split())
     assert "suspended until it is resumed" in words and "paused by its user" in words and "paused paused" not in words
+
+
+@pytest.mark.parametrize("query", ["", "queue=nlp", "q=other"])
+async def test_the_count_beside_a_reason_is_how_many_it_shows(query: str) -> None:
+    off = [workload(f"nlp/job-{phase.lower()}", "nlp", 1, status={"reason": "Suspended", "phase": phase, "position": 0})
+           for phase in ("Suspended", "Paused")]  # fmt: skip
+    things = queue("nlp"), queue("vision"), *off, workload("vision/job-other", "vision", status=WAITS)
+    async with board(*things) as shown:
+        page = await shown.page(f"/waiting?{query}")
+        counts = dict(re.findall(r'<option value="(\w+)"[^>]*>\w+ \((\d+)\)', page))
+        assert counts.keys() == {"Suspended", "NoRoom"}
+        for reason, count in counts.items():
+            assert (await shown.page(f"/waiting?{query}&reason={reason}")).count("<tr data-key") == int(count)
 
 
 async def test_what_its_queue_paused_waits_for_room_and_what_its_user_paused_is_told_of_beside() -> None:
@@ -371,6 +397,18 @@ async def test_what_a_user_suspended_or_paused_counts_as_no_eviction_and_is_told
     assert sorted(row.partition("Z ")[2] for row in rows) == [*["evicted a nlp ann 1 Reclaimed"] * 2, *mine]
     assert suspended.count("by its user") == 1 and "<b>suspended</b>" in suspended
     assert own.count("<dd>by its user</dd>") == 2
+
+
+async def test_operations_lists_the_starts_of_what_ended_since_and_of_attempts_that_were_evicted() -> None:
+    turned = [{"type": kind, "status": "True", "reason": "x", "message": "", "lastTransitionTime": in_hours(-hours)}
+              for kind, hours in (("Admitted", 0.5), ("Finished", 0.25))]  # fmt: skip
+    past = {"time": in_hours(-0.6), "began": in_hours(-0.8), "nodes": ["n2"], "reason": "Reclaimed", "by": "vision"}
+    status = {"phase": "Succeeded", "conditions": turned, "evictionHistory": [past]}
+    async with board(queue("nlp"), workload("nlp/job-a", "nlp", 1, status=status)) as shown:
+        page = await shown.page("/operations?what=started")
+    started = page.partition("What changed")[2]
+    assert started.count("<b>started</b>") == 2 and past["began"] in started and "on n2" in started
+    assert turned[0]["lastTransitionTime"] in started
 
 
 async def test_operations_says_where_the_rest_is_of_a_list_that_is_cut() -> None:
@@ -663,6 +701,23 @@ async def test_the_timeline_draws_earlier_attempts_holds_and_evictions_on_both_l
     ]  # fmt: skip
     assert "taker took the room of a workload of queue nlp" in theirs and "victim" not in theirs
     assert "it had run since" in own and "1 GPU-hours of work lost" in own
+
+
+async def test_the_past_of_a_workload_that_was_moved_is_drawn_in_the_queue_that_it_had() -> None:
+    past = {"time": in_hours(-1), "began": in_hours(-2), "reason": "Suspended", "queue": "vision"}
+    moved = workload("nlp/job-moved", "nlp", 2, at="n1[0,1]", status={"evictionHistory": [past]})
+    taken = {"time": in_hours(-1.9), "reason": "Preempted", "by": "vision", "for": "nlp/job-moved"}
+    other = workload("vision/job-late", "vision", status=WAITS | {"evictionHistory": [taken]})
+    async with board(node("n1"), queue("nlp"), queue("vision"), moved, other) as shown:
+        pages = [await shown.page(f"/timeline?by=queue{more}") for more in ("", "&queue=vision")]
+    for page in pages:
+        lines = dict(re.findall(r'<div class="line" data-key="(\w+)">(.*?)</div>', page, re.DOTALL))
+        was = "moved ran until it was suspended", "moved took the room of late"
+        assert all(f"<title>{it}</title>" in lines["vision"] for it in was) and "runs on" not in lines["vision"]
+        assert "nothing runs" in lines["vision"]
+        now = lines.get("nlp", "2 GPUs held: moved")
+        assert not any(it in now for it in was) and "2 GPUs held: moved" in now
+    assert 'data-key="nlp"' in pages[0] and 'data-key="nlp"' not in pages[1]
 
 
 @pytest.mark.parametrize("own, other", [("alpha", "beta"), ("beta", "alpha")])

@@ -161,7 +161,8 @@ def charged(
             price, row = terms.prices.get(pool, Fraction(0)), rows.get(key) or UsageRow(*key)
             rows[key], split = _grown(row, more, split, price), Split()
         for one in evictions:
-            loss = UsageLoss(claim.user, claim.name, one.reason, one.by, terms.takers.get(one.beneficiary, ""))
+            taker = terms.takers.get(one.beneficiary, ""), job_family(one.beneficiary.rpartition("/")[2])
+            loss = UsageLoss(claim.user, claim.name, one.reason, one.by, *taker)
             before = losses.get(_of(loss), loss)
             losses[_of(loss)] = replace(before, lost=before.lost + one.lost)
         at = mark_key(claim, late)
@@ -209,7 +210,7 @@ def _marked(mark: UsageMark, pools: Counter[str], evictions: Iterable[EvictionRe
 
 
 def _of(one: UsageLoss) -> tuple[str, ...]:
-    return one.user, one.name, one.reason, one.by, one.taker
+    return one.user, one.name, one.reason, one.by, one.taker, one.taker_name
 
 
 def _bounded(rows: Iterable[UsageRow]) -> tuple[UsageRow, ...]:
@@ -244,5 +245,5 @@ def _few(losses: Iterable[UsageLoss]) -> tuple[UsageLoss, ...]:
     found = sorted(losses, key=lambda one: (-one.lost, _of(one)))
     if len(found) > MOST_ROWS:
         rest = sum(one.lost for one in found[MOST_ROWS - 1 :])
-        found = [*found[: MOST_ROWS - 1], UsageLoss(OTHERS, OTHERS, OTHERS, OTHERS, OTHERS, rest)]
+        found = [*found[: MOST_ROWS - 1], UsageLoss(OTHERS, OTHERS, OTHERS, OTHERS, OTHERS, OTHERS, rest)]
     return tuple(sorted(found, key=_of))

@@ -350,6 +350,7 @@ class UsageLoss(Part, frozen=True):
     reason: Annotated[str, says("Why it was evicted.")] = ""
     by: Annotated[str, says("The queue that took the room.")] = ""
     taker: Annotated[str, says("The user who took the room.")] = ""
+    taker_name: Annotated[str, says("Of the workload that took the room, without counters.")] = ""
     lost: Annotated[int, says("GPU-milliseconds since the last checkpoint.")] = 0
 
 

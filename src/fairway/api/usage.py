@@ -139,7 +139,7 @@ def _add_loss(sums: _Sums, loss: UsageLoss, path: Sequence[str], by: By) -> None
     victims = path if by == "queue" else (loss.user if by == "user" else short_name(loss.name),)
     for name in victims:
         sums.lines[name, ""].lost += loss.lost
-    taker = loss.by if by == "queue" else loss.taker if by == "user" else ""
+    taker = loss.by if by == "queue" else loss.taker if by == "user" else short_name(loss.taker_name)
     for name in _line(taker, sums.parents) if by == "queue" else (taker,):
         if name and name != OTHERS:
             sums.lines[name, ""].took += loss.lost

@@ -1,6 +1,6 @@
 """What the live page asks of the command line: the Job of a form, made as `fairway submit` makes it, and its trial."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from .main import Problem, cli
 from .program import program_of
 from .submit import submit
 from .view import usual_queue, view_of
-from .whatif import answered, would_help
+from .whatif import answered, foreseen, would_help
 
 if TYPE_CHECKING:
     from fairway.web.submit import Desk
@@ -24,7 +24,10 @@ OPTIONS = ("name", "queue", "gpus", "cpus", "memory", "image", "time-limit")
 def desk() -> "Desk":
     from fairway.web.submit import Desk
 
-    return Desk(_job, _answer, lambda client, key, is_foretold: would_help(client, key, is_foretold=is_foretold))
+    def helps(client: Client, key: str, is_foretold: bool) -> Awaitable[list[str]]:
+        return would_help(client, key, is_foretold=is_foretold)
+
+    return Desk(_job, _answer, helps, foreseen)
 
 
 async def _job(client: Client, form: Mapping[str, str], namespace: str) -> dict[str, Any]:

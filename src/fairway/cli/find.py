@@ -8,15 +8,14 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any
 
 import msgspec
 
 from fairway.api.ends import exit_words
 from fairway.api.indexes import failed_trials, rank_in
-from fairway.api.names import called, name_of, ranks
-from fairway.kube import kinds
+from fairway.api.names import called, name_of
+from fairway.kube import kinds, runs
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Ref, Selection
 
@@ -117,31 +116,11 @@ async def _new(client: Client, namespace: str, name: str) -> Found | None:
 
 
 async def pods_of(client: Client, found: Found) -> list[tuple[int, dict[str, Any]]]:
-    """The pods there are, each with its rank: completion index, what its name means in a group, or place by age. Those
-    of an owner that others define are known by what is written on them when they are bound."""
+    """The pods there are, each with its rank; of replicas numbered anew."""
     if found.replicas:
         each = [[pod for _, pod in await pods_of(client, one)] for one in found.replicas]
         return list(enumerate(pod for own in each for pod in own))
-    own = {it.name for it in found.owners if it.kind == kinds.PODS}
-    is_job = any(it.kind == kinds.JOBS for it in found.owners)
-    labels = f"batch.kubernetes.io/job-name={found.name}" if is_job else ""
-    pods = await client.list(Selection(kinds.PODS, found.ref.namespace, labels=labels))
-    ours = [pod for pod in pods if is_job or pod["metadata"]["name"] in own or (not own and _is_of(pod, found))]
-    ours.sort(key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
-    sizes = [(pod["metadata"].get("labels") or {}).get("fairway.dev/group-size", "") for pod in ours]
-    named = ranks(own, max(sizes, default="")) or {pod["metadata"]["name"]: at for at, pod in enumerate(ours)}
-    numbered = ((_index(pod, named) if is_job or own else named[pod["metadata"]["name"]], pod) for pod in ours)
-    return sorted(numbered, key=itemgetter(0))
-
-
-def _is_of(pod: dict[str, Any], found: Found) -> bool:
-    attempt = str((pod["metadata"].get("annotations") or {}).get("fairway.dev/attempt", ""))
-    return attempt.startswith(f"{found.ref.name}/")
-
-
-def _index(pod: dict[str, Any], named: dict[str, int]) -> int:
-    notes = pod["metadata"].get("annotations") or {}
-    return int(rank_in(notes) or named[pod["metadata"]["name"]])
+    return await runs.pods_of(client, found.ref, [(it.kind.name, it.name) for it in found.owners])
 
 
 def failure(pods: Sequence[dict[str, Any]], reason: str = "") -> str:

@@ -6,7 +6,7 @@ the default where that cannot be read. A Job is added as the server would make i
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -126,6 +126,26 @@ async def explained(client: Client, key: str, *, is_foretold: bool) -> Thing:
         starts = await client.clock.in_thread(lambda: _outlook(case))
     more = [*changes, *_sooner(sooner, world.now), *[f"forecast: {starts}"] * bool(starts)]
     return said | {"lines": more}
+
+
+async def foreseen(client: Client, key: str, change: Mapping[str, str]) -> Thing:
+    """How the workload would be decided now if its spec said `change`, as Case.answer says; empty where the user may
+    not see the cluster, too."""
+    from fairway.api.types import WorkloadObject
+    from fairway.api.workloads import key_of
+    from fairway.offline import Case
+
+    try:
+        known, policy = await asyncio.gather(_known(client), policy_of(client))
+    except ApiError as error:
+        if error.status == 403:
+            return {}
+        raise
+    for at, it in enumerate(known):
+        if isinstance(it, WorkloadObject) and key_of(it.metadata) == key:
+            known[at] = msgspec.structs.replace(it, spec=msgspec.structs.replace(it.spec, **change))
+    case = Case(await _world(client, known, []), policy, key)
+    return await client.clock.in_thread(case.answer)
 
 
 def _decided(case: "Case") -> Thing:

@@ -4,15 +4,19 @@ The cluster of this machine keeps the runs of all attempts. Any other cluster ha
 each container the last run and the one before.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import msgspec
 
+from fairway.api.indexes import rank_in
+from fairway.api.names import ranks
+
 from . import kinds
 from .client import ApiError, Client
-from .kinds import Ref
+from .kinds import Ref, Selection
 from .transport import Request
 
 Thing = dict[str, Any]
@@ -102,6 +106,27 @@ async def kept(client: Client, workload: Ref) -> Runs | None:
         raise
     found = msgspec.json.decode(body, type=_List)
     return Runs(workload, found.items, found.is_deleted)
+
+
+async def pods_of(client: Client, workload: Ref, owners: Collection[tuple[str, str]]) -> list[tuple[int, Thing]]:
+    """The pods there are of a workload with these owners (kind, name), each with its rank: completion index, what its
+    name means in a group, or place by age. Those of an owner that others define are known by what is written on them
+    when they are bound."""
+    jobs, own = ({name for kind, name in owners if kind == one} for one in ("Job", "Pod"))
+    labels = f"batch.kubernetes.io/job-name={min(jobs)}" if jobs else ""
+    pods = await client.list(Selection(kinds.PODS, workload.namespace, labels=labels))
+    ours = [it for it in pods if jobs or (it["metadata"]["name"] in own if own else _is_of(it, workload))]
+    ours.sort(key=lambda it: (it["metadata"]["creationTimestamp"], it["metadata"]["name"]))
+    sizes = [(it["metadata"].get("labels") or {}).get("fairway.dev/group-size", "") for it in ours]
+    named = ranks(own, max(sizes, default="")) or {it["metadata"]["name"]: at for at, it in enumerate(ours)}
+    told = [rank_in(it["metadata"].get("annotations") or {}) if jobs or own else "" for it in ours]
+    numbered = (int(rank or named[it["metadata"]["name"]]) for rank, it in zip(told, ours))
+    return sorted(zip(numbered, ours), key=itemgetter(0))
+
+
+def _is_of(pod: Thing, workload: Ref) -> bool:
+    attempt = (pod["metadata"].get("annotations") or {}).get("fairway.dev/attempt", "")
+    return bool(attempt.startswith(f"{workload.name}/"))
 
 
 def runs_in(pod: Thing, rank: int, attempt: int) -> list[Run]:

@@ -27,6 +27,7 @@ from fairway.engine import (
     MEMORY,
     Evict,
     Facts,
+    Keep,
     Plan,
     Policy,
     Reason,
@@ -90,10 +91,12 @@ class Case:
 
     def answer(self) -> Entry:
         """How it would be decided now, what that would stop, and what would come of a wait. `forecast`: null where no
-        start is in sight."""
-        ours, queues, verdicts = self.ours, self.queues, self.plan.verdicts
-        verdict = next(one for one in verdicts if one.workload == self.key)
-        told: Entry = {}
+        start is in sight. Empty of what runs on, and of what is not decided."""
+        verdicts = self.plan.verdicts
+        verdict = next((one for one in verdicts if one.workload == self.key and not isinstance(one, Keep)), None)
+        if verdict is None:
+            return {}
+        ours, queues, told = self.ours, self.queues, Entry()
         if isinstance(verdict, Wait):
             verdict = replace(verdict, facts=self.tries.facts(verdict))
             sooner = None if would_start(verdict.facts) else self.sooner()

@@ -8,6 +8,11 @@ minute. The page can do nothing that the viewer's token cannot.
 The dashboard's own token is new with each start. A dashboard with a key, which lasts, tells that to the tabs of its
 link; they keep it in memory alone. After a restart a tab asks whoever answers at its address for a proof of the key,
 then shows the key and is told the new token. So another program at the same port learns nothing that is good.
+
+A token lies in the session storage of a tab, which a new tab does not have. A tab that is refused asks the other tabs
+of its browser and origin over a BroadcastChannel. One answers while its stream is heard, since the port is then the
+dashboard's, or, of a dashboard with a key, after a proof. So the page of another program that takes the port is told
+nothing. A cookie would go to every port of the host; local storage would outlive the dashboard on disk.
 """
 
 import asyncio

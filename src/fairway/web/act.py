@@ -1,10 +1,12 @@
 """What a viewer may do to workloads: suspend, resume, cancel, another priority, another queue.
 
 Each changes the object that the user made, as the command line does, and is sent with the viewer's own token: the page
-has no right that its viewer lacks. What would be lost is said before.
+has no right that its viewer lacks. What would be lost is said before; of another priority or queue of one workload
+also what would be decided of it then, and which workloads would be evicted for it. That takes longer, so the dialog is
+there first.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import groupby, takewhile
 from operator import attrgetter
 from typing import Any
@@ -28,6 +30,8 @@ ACTIONS = {
 }  # fmt: skip
 """What each does to a workload of a queue."""
 CLASS, NONE = "fairway.dev/priority-class", "none"
+Foresee = Callable[[Client, str, Mapping[str, str]], Awaitable[dict[str, Any]]]
+"""See submit.Desk.foreseen."""
 
 
 def offered(it: Workload) -> list[str]:
@@ -76,9 +80,9 @@ def lines(them: Sequence[Workload], action: str, value: str) -> str:
     return "\n".join(f"kubectl fairway {verb} -n {space} {own}" for space, own in names.items())
 
 
-def dialog(world: World, sight: Sight, asked: Mapping[str, Any]) -> str:
+async def dialog(world: World, sight: Sight, asked: Mapping[str, Any], foresee: Foresee | None) -> str:
     """What an action would do to those of the named workloads that it can be done to now and that are not as it would
-    make them, what is lost, its choices and its kubectl line, as HTML."""
+    make them, what is lost, its choices and its kubectl line, as HTML; with `isForeseen` what would be decided, too."""
     action, keys = str(asked.get("action")), map(str, asked.get("workloads") or ())
     known = (world.workloads[key] for key in keys if key in world.workloads)
     them = sorted((it for it in known if sight.sees(it.namespace) and action in offered(it)), key=attrgetter("key"))
@@ -94,8 +98,13 @@ def dialog(world: World, sight: Sight, asked: Mapping[str, Any]) -> str:
         them = [it for it in them if it.queue != value]
         queues = {it.queue for it in them}
     says = ACTIONS.get(action, "").format(queue=f"queue {min(queues)}" if len(queues) == 1 else "its queue")
-    facts = {"action": action, "them": them, "says": says, "choices": choices, "value": value,
+    facts = {"action": action, "them": them, "says": says, "choices": choices, "value": value, "foreseen": None,
              "line": lines(them, action, value) if them else ""}  # fmt: skip
+    decided = [it for it in them if it.state in ("waiting", *HOLDS[:3])] if foresee and choices else []
+    facts["is_open"] = len(decided) == len(them) == 1
+    if foresee and facts["is_open"] and asked.get("isForeseen"):
+        change = {"queue": value} if action == "queue" else {"priority_class_name": "" if value == NONE else value}
+        facts["foreseen"] = await foresee(world.client, them[0].key, change)
     stopped = [it for it in them if it.state in (*HOLDS[:3], "paused")] if action in ("suspend", "cancel") else []
     return fragment("dialog", facts | _losses(stopped, world.client.clock.now()) | {
         "is_idle": all(it.state in ("waiting", "suspended") for it in them),

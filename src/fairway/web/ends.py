@@ -1,4 +1,5 @@
-"""Until when a workload runs, as well as it is known: its time limit, what its user expects, or what was learned.
+"""Until when a workload runs, as well as it is known: its time limit, what its user expects, or what was learned; of
+what is being stopped, its grace period.
 
 The limit is enforced, so it comes first as a bound. What was learned of runs alike, longer than this one already is,
 gives two moments: half have ended by the first and nine of ten by the second.
@@ -15,7 +16,7 @@ from .workload import Workload, known
 from .world import World
 
 End = tuple[str, float | None, float | None]
-"""How it is known (limit, expected, learned or nothing), and the earlier and the later moment."""
+"""How it is known (grace, limit, expected, learned or nothing), and the earlier and the later moment."""
 
 
 class Ends:
@@ -26,8 +27,8 @@ class Ends:
 
     def of(self, it: Workload) -> End:
         """Nothing of what does not run."""
-        if it.began is None:
-            return "", None, None
+        if it.gone is not None or it.began is None:
+            return "grace" if it.gone else "", None, it.gone
         limit = it.limit or self.limit(it.queue)
         bound = it.began + limit if limit else None
         early, late = self._learned(it)

@@ -132,6 +132,13 @@ def _changes(world: World, ask: Ask, them: Iterable[Workload]) -> Iterator[Chang
             yield Change(f"{name} e{at} {one.time}", one.time, what, it, is_seen, whom, one)
         if it.ended is not None:
             yield Change(f"{name} end", it.ended, it.state, it, is_seen, it.ending if is_seen else "")
-        elif it.began is not None and it.shares:
-            nodes = ", ".join(dict.fromkeys(share.node for share in it.shares)) if ask.sight.sees_nodes else ""
-            yield Change(f"{name} start", it.began, "started", it, is_seen, f"on {nodes}" if nodes else "")
+        for began, on in _starts(it):
+            nodes = ", ".join(on) if ask.sight.sees_nodes else ""
+            yield Change(f"{name} start {began}", began, "started", it, is_seen, f"on {nodes}" if nodes else "")
+
+
+def _starts(it: Workload) -> Iterator[tuple[float, Iterable[str]]]:
+    """When its attempts began, and on which nodes, as far as that is known."""
+    yield from ((one.began, one.nodes) for one in it.evictions if one.began is not None)
+    if it.began is not None and (it.shares or it.ended is not None):
+        yield it.began, dict.fromkeys(share.node for share in it.shares)

@@ -5,7 +5,8 @@
     /stream?at=VIEW  one stream per tab: the view, then each change, as numbered server-sent events
     /log, /detail    of one workload: what a rank writes; events, YAML and attempts
     /helps           what would let one that waits start sooner
-    /say             what an action on workloads would do: what is lost, its choices, its kubectl line
+    /say             what an action on workloads would do: what is lost, its choices, its kubectl line; of one workload
+                     what would be decided of it, if that is asked for
     /act             an action on workloads, with the viewer's own rights
     /submit          tries what a viewer would submit, or makes it, with those rights
     /proof?of=WORDS  whether this is the dashboard that a tab knew before a cut; see access
@@ -190,7 +191,7 @@ class Dashboard:
         return await submit.submit(self._world, self._desk, viewer, await _asked(request))
 
     async def _say(self, request: web.Request, viewer: Viewer) -> str:
-        return dialog(self._world, viewer.sight, await _asked(request))
+        return await dialog(self._world, viewer.sight, await _asked(request), self._desk and self._desk.foreseen)
 
     async def _act(self, request: web.Request, viewer: Viewer) -> dict[str, Any]:
         return {"done": await act(self._world, viewer.sight, viewer.client, await _asked(request))}

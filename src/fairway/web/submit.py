@@ -39,11 +39,13 @@ class Unfit(Exception):
 class Desk:
     """`job`: the Job of what a form says (options by name, and the command); raises Unfit. `answer`: how a Job that the
     first client sends is decided on what the second one may read: an entry of a plan with `forecast`, `wouldEvict` and
-    `wouldShrink`. `helps`: what would let a workload start sooner; the flag says whether it has a forecast."""
+    `wouldShrink`. `helps`: what would let a workload start sooner; the flag says whether it has a forecast.
+    `foreseen`: how a workload would be decided if its spec said this, as `answer`; empty where it would run on."""
 
     job: Callable[[Client, Mapping[str, str], str], Awaitable[Thing]]
     answer: Callable[[Client, Client, Thing], Awaitable[Thing]]
     helps: Callable[[Client, str, bool], Awaitable[list[str]]]
+    foreseen: Callable[[Client, str, Mapping[str, str]], Awaitable[Thing]]
 
 
 def page(world: World, ask: Ask) -> Page:

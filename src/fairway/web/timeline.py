@@ -120,7 +120,8 @@ def page(world: World, ask: Ask) -> Page:
     ends, is_chosen = Ends(world, now), within(world, ask.get("queue"))
     scene = Scene(world, replace(ask, now=now), axis, ends, taken(world, ask.sight), by, nodes)
     on: defaultdict[str, list[Workload]] = defaultdict(list)
-    them = [it for it in world.workloads.values() if is_chosen(it.queue) and _is_in_sight(it, scene)]
+    near = [it for it in world.workloads.values() if _is_in_sight(it, scene)]
+    them = [it for it in near if any(map(is_chosen, _keys(it, scene) if by == "queue" else (it.queue,)))]
     axis = axis if ask.get("span") in SPANS else _fitting(them, scene)
     reserved = _reserved(world.reservations, axis)
     scene = replace(scene, axis=axis, reserved=reserved)
@@ -128,7 +129,8 @@ def page(world: World, ask: Ask) -> Page:
         for key in _keys(it, scene):
             on[key].append(it)
     closed = {name for one, _ in reserved for name in one.nodes} | {name for name in nodes if nodes[name].problem}
-    keys = on if by == "workload" else sorted({*on, *(closed & nodes.keys() if not ask.get("queue") else ())})
+    lines = filter(is_chosen, on) if by == "queue" else on
+    keys = on if by == "workload" else sorted({*lines, *(closed & nodes.keys() if not ask.get("queue") else ())})
     part = window(ask, [*(line for _, line in reserved), *keys])
     draw = _shared if by in ("node", "queue") else _workload
     shown = [it if isinstance(it, Line) else draw(it, on[it], scene) for it in part["items"]]
@@ -146,17 +148,20 @@ def _order(it: Workload) -> tuple[bool, str, float, str]:
 
 
 def _bars(it: Workload, scene: Scene) -> Iterator[tuple[tuple[str, ...], Bar | None]]:
-    """Each with the nodes that it is of."""
-    axis, now = scene.axis, scene.ask.now
-    name, nodes = scene.ask.sight.name(it), tuple(dict.fromkeys(share.node for share in it.shares))
+    """Each with the nodes that it is of; of queues, with the queue that it was in then."""
+    axis, now, is_queue = scene.axis, scene.ask.now, scene.by == "queue"
+    name, on = scene.ask.sight.name(it), dict.fromkeys(share.node for share in it.shares)
+    nodes = (it.queue,) if is_queue else tuple(on)
     gpus = counted(it.held or it.asked, "GPU")
     for one in it.evictions:
+        where = (_queue(it, one.time),) if is_queue else one.nodes
         if one.began is not None:
-            yield one.nodes, axis.bar("ran", one.began, one.time, f"{name} ran until it was {one.word}")
+            yield where, axis.bar("ran", one.began, one.time, f"{name} ran until it was {one.word}")
         taker = f", room taken by queue {one.queue}" if one.queue else ""
-        yield one.nodes, axis.bar("evicted", one.time, one.time, f"{name} {one.word}: {one.reason}{taker}")
+        yield where, axis.bar("evicted", one.time, one.time, f"{name} {one.word}: {one.reason}{taker}")
     for at, victim in scene.taken.get(it.key, ()):
-        yield nodes, axis.bar("took", at, at, f"{name} took the room of {victim}")
+        where = (_queue(it, at),) if is_queue else nodes
+        yield where, axis.bar("took", at, at, f"{name} took the room of {victim}")
     if it.state == "cancelled" and it.ended is not None:
         how = it.message if scene.ask.sight.sees(it.namespace) else it.state
         yield nodes, axis.bar("evicted", it.ended, it.ended, f"{name} was {how}")
@@ -173,6 +178,11 @@ def _bars(it: Workload, scene: Scene) -> Iterator[tuple[tuple[str, ...], Bar | N
             yield nodes, axis.bar("hold", it.kept, until, f"room for {gpus} is kept for {name}")
         if it.forecast[0]:
             yield nodes, axis.bar("start", it.forecast[0], it.forecast[1] or axis.end, f"{name} should start on {gpus}")
+
+
+def _queue(it: Workload, at: float) -> str:
+    """The queue that it was in then: what ran is evicted before it is moved, and that says from which queue."""
+    return next((one.own for one in it.evictions if one.time >= at and one.own), it.queue)
 
 
 def _is_in_sight(it: Workload, scene: Scene) -> bool:
@@ -202,7 +212,7 @@ def _keys(it: Workload, scene: Scene) -> Iterable[str]:
     """Of the lines that it is on."""
     by, sight = scene.by, scene.ask.sight
     if by == "queue":
-        return (it.queue,)
+        return dict.fromkeys(_queue(it, at) for at in (*(one.time for one in it.evictions), NEVER))
     if by == "node":
         earlier = (node for one in it.evictions for node in one.nodes)
         return dict.fromkeys((*(share.node for share in it.shares), *earlier)) if sight.sees_nodes else ()
@@ -226,14 +236,14 @@ def _workload(key: str, them: Sequence[Workload], scene: Scene) -> Line:
 def _shared(key: str, them: Sequence[Workload], scene: Scene) -> Line:
     """Of a node or a queue: what lies beside each other in time has a lane each, and the last has all that are left."""
     is_node, bars, held, ends = scene.by == "node", list[Bar](), list[tuple[Workload, float]](), list[float]()
-    found = [(it, [bar for nodes, bar in _bars(it, scene) if bar and (key in nodes or not is_node)]) for it in them]
+    found = [(it, [bar for nodes, bar in _bars(it, scene) if bar and key in nodes]) for it in them]
     names = defaultdict[int, list[str]](list)
     for it, own in sorted(filter(itemgetter(1), found), key=lambda one: min(bar.left for bar in one[1])):
         left, right = min(bar.left for bar in own), max(bar.left + bar.width for bar in own)
         lane = next((at for at, end in enumerate(ends) if end <= left), min(len(ends), MOST_LANES - 1))
         ends[lane : lane + 1] = [right]
         bars += [replace(bar, top=bar.top + LANE * lane) for bar in own]
-        if here := [share.gpus for share in it.shares if not is_node or share.node == key]:
+        if here := [share.gpus for share in it.shares if key == (share.node if is_node else it.queue)]:
             held.append((it, sum(here)))
             names[lane].append(f"{scene.ask.sight.name(it)} ({number(sum(here))})")
     height, now = 2.0 + LANE * max(1, len(ends)), round(scene.axis.at(scene.ask.now) / 10, 1)

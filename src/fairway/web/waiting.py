@@ -6,6 +6,7 @@ The view Find has the same rows, of workloads in any state: the search of the he
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from .act import offered
@@ -58,7 +59,9 @@ def _listed(world: World, ask: Ask, them: Sequence[Workload], by: str) -> Page:
     found = list(filter(_chosen(world, ask, by), them))
     order = SORTS.get(ask.get("sort")) or SORTS["name" if is_find else "position"]
     found.sort(key=lambda it: (it.state == "suspended", order(it, ask.now), it.key))
-    counts = Counter(getattr(it, by) for it in them if is_find or (it.state != "suspended" and it.reason))
+    counts, is_near = Counter[str](), _chosen(world, ask, "")
+    for it in filter(attrgetter(by), them):
+        counts[getattr(it, by)] += is_near(it)
     part = window(ask, found)
     facts = {
         "ask": ask, "part": part, "by": by, "counts": counts.most_common(),
@@ -85,5 +88,7 @@ def pools(it: Workload, labels: Labels) -> str:
 
 
 def _chosen(world: World, ask: Ask, by: str) -> Callable[[Workload], bool]:
-    text, word, sight, is_within = ask.get("q").lower(), ask.get(by), ask.sight, within(world, ask.get("queue"))
-    return lambda it: is_within(it.queue) and word in ("", getattr(it, by)) and (not text or sight.finds(text, it))
+    """Without `by`, by queue and text alone."""
+    text, sight, is_within = ask.get("q").lower(), ask.sight, within(world, ask.get("queue"))
+    word, said = ask.get(by), attrgetter(by or "state")
+    return lambda it: is_within(it.queue) and word in ("", said(it)) and (not text or sight.finds(text, it))

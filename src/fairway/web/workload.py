@@ -50,9 +50,9 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """`queue`: that took the room. `began`: when the attempt that it ended was admitted, `nodes`: where. `lost`: work,
-    in GPU-hours. `word`: paused where its processes were frozen, suspended where its user stopped it, else evicted.
-    `is_kept`: its processes are still there, or went on."""
+    """`queue`: that took the room; `own`: that it was in. `began`: when the attempt that it ended was admitted,
+    `nodes`: where. `lost`: work, in GPU-hours. `word`: paused where its processes were frozen, suspended where its user
+    stopped it, else evicted. `is_kept`: its processes are still there, or went on."""
 
     time: float
     reason: str
@@ -63,6 +63,7 @@ class Eviction:
     lost: float = 0.0
     word: str = "evicted"
     is_kept: bool = False
+    own: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class Workload:
     `owners`: group and version, kind and name of the objects that the user made. `podsets`: name, pods, GPUs of each.
     `groups`: by which runs alike are known. `kept`: from when on room is kept for it. `counted`: until when
     `attained` counts. `selects`: of which one a node's labels must satisfy, empty for any; `pools`: those that it
-    names; `pool`: the one in which it was admitted."""
+    names; `pool`: the one in which it was admitted. `gone`: by when it has stopped, where it is to stop."""
 
     key: str
     name: str
@@ -103,6 +104,7 @@ class Workload:
     selects: tuple[engine.Selector, ...] = ()
     pools: tuple[str, ...] = ()
     pool: str = ""
+    gone: float | None = None
 
     @property
     def namespace(self) -> str:
@@ -145,10 +147,11 @@ def workload(said: types.WorkloadObject) -> Workload:
     meta, spec, status = said.metadata, said.spec, said.status
     state, value = _state(said), known(lambda it: value_of(it, Reading()), said)
     each = {it.name: gpus_of((it,), (1,)) for it in value.podsets} if value else {}
-    forecast = status.forecast or types.Forecast()
+    forecast, since = status.forecast or types.Forecast(), _since(said, state)
+    grace = meta.deletion_grace_period_seconds or (value.grace if value else 0.0)
     return Workload(
         key=f"{meta.namespace}/{meta.name}", name=_called(meta), queue=spec.queue, user=spec.user.rpartition(":")[2],
-        state=state, since=_since(said, state), version=meta.resource_version, priority=priority_class(spec, ""),
+        state=state, since=since, version=meta.resource_version, priority=priority_class(spec, ""),
         reason=status.reason, message=status.message, position=status.position,
         kept=moment(kept_from(status.message)) if state == "waiting" else None,
         forecast=(moment(forecast.p50), moment(forecast.p90), forecast.rough),
@@ -164,6 +167,7 @@ def workload(said: types.WorkloadObject) -> Workload:
         groups=groups(value) if value else (), pools=value.pools if value else (),
         selects=_selects(value.podsets[0].pod) if value and value.podsets else (),
         pool=status.admission.pool if status.admission else "",
+        gone=since + grace if since and state in HOLDS[3:] else None,
     )  # fmt: skip
 
 
@@ -182,7 +186,7 @@ def _eviction(said: types.EvictionRecord) -> Eviction:
     word = "paused" if said.paused or said.unpaused else "suspended" if is_by_user else "evicted"
     return Eviction(
         moment(said.time) or 0.0, BY_USER if is_by_user else said.reason, said.by, said.beneficiary,
-        moment(said.began), said.nodes, said.lost / HOUR_UNITS, word, said.paused,
+        moment(said.began), said.nodes, said.lost / HOUR_UNITS, word, said.paused, said.queue,
     )  # fmt: skip
 
 
@@ -212,7 +216,10 @@ def _state(said: types.WorkloadObject) -> str:
 def _since(said: types.WorkloadObject, state: str) -> float | None:
     kinds = {"running": "Running", "retrying": "Admitted", "starting": "Admitted"} | dict.fromkeys(OVER, "Finished")
     meta = said.metadata
-    moments = map(moment, (meta.deletion_timestamp, meta.annotations.get(SUBMITTED), meta.creation_timestamp))
+    deleted = moment(meta.deletion_timestamp)  # of a pod when its grace is over
+    if deleted is not None and state == "cancelling":
+        return deleted - meta.deletion_grace_period_seconds
+    moments = map(moment, (meta.annotations.get(SUBMITTED), meta.creation_timestamp))
     return _turned(said, kinds.get(state, "Evicted")) or next(filter(None, moments), None)
 
 

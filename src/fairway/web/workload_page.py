@@ -9,13 +9,12 @@ from typing import Any
 import yaml
 
 from fairway.api.conditions import GROWS
-from fairway.api.indexes import rank_in
 from fairway.api.names import short_name
 from fairway.api.nodes import uses
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Selection
-from fairway.kube.runs import Run, kept, runs_in
+from fairway.kube.runs import Run, kept, pods_of, runs_in
 
 from .access import Sight
 from .act import offered
@@ -114,25 +113,11 @@ async def runs(client: Client, it: Workload) -> list[Run]:
     if known is not None:
         found = known.items
     else:
-        found = [run for rank, pod in await _pods(client, it) for run in runs_in(pod, rank, it.attempt)]
+        pods = await pods_of(client, kinds.ref(kinds.WORKLOADS, it.key), [(kind, name) for _, kind, name in it.owners])
+        found = [run for rank, pod in pods for run in runs_in(pod, rank, it.attempt)]
     return sorted(found, key=lambda run: (-run.attempt, run.rank, -run.retry, not run.is_default))
 
 
 def run_name(run: Run) -> str:
     """What tells it from the other runs of its workload, in an address."""
     return f"{run.attempt}.{run.rank}.{run.container}.{run.retry}"
-
-
-async def _pods(client: Client, it: Workload) -> list[tuple[int, Thing]]:
-    """The pods there are, by rank."""
-    jobs = [name for _, kind, name in it.owners if kind == "Job"]
-    own = {name for _, kind, name in it.owners if kind == "Pod"}
-    labels = f"batch.kubernetes.io/job-name={jobs[0]}" if jobs else ""
-    mark = f"{it.key.partition('/')[2]}/"
-    found = []
-    for pod in await client.list(Selection(kinds.PODS, it.namespace, labels=labels)):
-        notes = pod["metadata"].get("annotations") or {}
-        if jobs or pod["metadata"]["name"] in own or notes.get("fairway.dev/attempt", "").startswith(mark):
-            found.append((rank_in(notes), pod))
-    found.sort(key=lambda one: (int(one[0] or 0), one[1]["metadata"]["creationTimestamp"], one[1]["metadata"]["name"]))
-    return [(int(index) if index else at, pod) for at, (index, pod) in enumerate(found)]

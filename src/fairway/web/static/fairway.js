@@ -1,26 +1,32 @@
 // The page of a Fairway dashboard. It keeps one stream open, that of the view in the address bar, and brings the document
 // up to date with what comes: elements stay the same while their content changes, so focus, selection, scroll and typed
-// text survive. Rows are not reordered while the pointer or the focus is among them. The token stays in this tab.
+// text survive. Rows are not reordered while the pointer or the focus is among them. The token stays in tabs of this page.
 "use strict";
 
 const KEY = "fairway-token", LATE = 10_000, ONE = id => document.getElementById(id);
 const main = ONE("main"), banner = ONE("banner"), asOf = ONE("as-of"), login = ONE("login"), search = ONE("search"), dialog = ONE("dialog");
 const isCalm = matchMedia("(prefers-reduced-motion: reduce)"), isDark = matchMedia("(prefers-color-scheme: dark)"), MINUTE = {hour: "2-digit", minute: "2-digit", hourCycle: "h23"};
 const FORM = Intl.DateTimeFormat, MINUTES = new FORM([], MINUTE), SECONDS = new FORM([], {...MINUTE, second: "2-digit"}), DAYS = new FORM([], {month: "short", day: "numeric"});
-const pages = {lists: {}, waiting: new Set(), changed: []};  // waiting: lists to be put in order once nothing is among them
-let stream = null, last = "", heard = 0, at = 0, view = "", trouble = "", lasting = "", untried = null, isFocused = false, typing = 0, nap = 0, recalled = null;
+const pages = {lists: {}, waiting: new Set(), changed: [], desk: null};  // waiting: lists to be put in order once nothing is among them
+let stream = null, last = "", heard = 0, at = 0, view = "", trouble = "", lasting = "", untried = null, isFocused = false, typing = 0, nap = 0, recalled = null, proposal = null, trial = null;
 
 // Who looks
 
-function takeToken() {
+function signIn(token) {
+  sessionStorage.setItem(KEY, token);
+  login.hidden = true;
+  main.hidden = false;
+  open();
+}
+
+function start() {
   const found = /(?:^#|&)token=([^&]+)/.exec(location.hash);
-  if (!found) return;
-  sessionStorage.setItem(KEY, decodeURIComponent(found[1]));
-  history.replaceState(null, "", location.pathname + location.search);
+  if (found) history.replaceState(null, "", location.pathname + location.search);
+  signIn(found ? decodeURIComponent(found[1]) : sessionStorage.getItem(KEY) || "");
 }
 
 function ask(path, options = {}) {
-  const headers = {authorization: `Bearer ${sessionStorage.getItem(KEY) || ""}`, ...options.headers};
+  const headers = {authorization: `Bearer ${sessionStorage.getItem(KEY)}`, ...options.headers};
   return fetch(path, {...options, headers, cache: "no-store"});
 }
 
@@ -37,6 +43,15 @@ async function known() {
   return {authorization: `Bearer ${lasting}`};
 }
 
+// A tab that is refused asks the others of its browser and address for their token. One answers that hears the dashboard,
+// or to which it proves that it has the key: a page of another program, which took the port, is told nothing.
+const tabs = new BroadcastChannel(KEY);
+tabs.onmessage = async ({data}) => {
+  const token = sessionStorage.getItem(KEY);
+  if (data) { if (!login.hidden && data !== token) signIn(data); }
+  else if (login.hidden && (lasting ? await known().catch(() => false) : stream && !trouble)) tabs.postMessage(token);
+};
+
 function refuse(why) {
   stop();
   login.hidden = false;
@@ -45,16 +60,8 @@ function refuse(why) {
   document.body.classList.add("stale");
   asOf.textContent = "not connected";
   login.elements.token.focus();
+  tabs.postMessage("");
 }
-
-login.addEventListener("submit", event => {
-  event.preventDefault();
-  sessionStorage.setItem(KEY, login.elements.token.value.trim());
-  login.elements.token.value = "";
-  login.hidden = true;
-  main.hidden = false;
-  open();
-});
 
 // The stream
 
@@ -114,10 +121,9 @@ function take(text) {
   if (fields.event !== "beat") draw(content, fields.event === "page");
   if (fields.id) last = fields.id;
   if (untried?.isConnected) attempt(untried, true);
-  tell();
+  document.body.classList.remove("stale");
+  asOf.textContent = `as of ${clock(new Date(at), true)}`;
 }
-
-const tell = () => { document.body.classList.remove("stale"); asOf.textContent = `as of ${clock(new Date(at), true)}`; };
 
 function warn() {
   const isLate = heard > 0 && Date.now() - heard > LATE;
@@ -128,7 +134,7 @@ function warn() {
   banner.textContent = heard ? `Not live: this page is as of ${clock(new Date(at), true)}; ${text}. Trying again; actions are off.` : `Cannot connect: ${text}. Trying again.`;
 }
 
-setInterval(() => { if (stream) warn(); }, 1000);
+setInterval(() => { logs(); if (stream) warn(); }, 1000);
 
 // Drawing
 
@@ -217,9 +223,8 @@ function order(box, known) {
   let here = box.firstElementChild;
   for (const key of known.order) {
     const it = there.get(key);
-    if (!it) continue;
-    if (it === here) here = here.nextElementSibling;
-    else box.insertBefore(it, here);
+    if (it && it === here) here = here.nextElementSibling;
+    else if (it) box.insertBefore(it, here);
   }
   pages.waiting.delete(box);
 }
@@ -255,22 +260,20 @@ function paint(pen, cells) {
   }
 }
 
-function dueMap() {
-  if (!map.isDue) requestAnimationFrame(() => { map.isDue = false; drawMap(); });
-  map.isDue = true;
-}
+const dueMap = () => { if (!map.isDue) requestAnimationFrame(drawMap); map.isDue = true; };
 
 addEventListener("resize", dueMap);
 isDark.addEventListener("change", dueMap);
 
 // Draws the nodes that changed, or all where the places of nodes, the width or the theme did.
-function drawMap(isAnew) {
+function drawMap() {
   const box = ONE("map"), {rows, order} = pages.lists.map || {};
+  map.isDue = false;
   if (!box || !rows) return;
   const shape = `${box.clientWidth} ${box.dataset.groups} ${devicePixelRatio} ${isDark.matches}`;
   performance.mark("map");
   const canvas = box.firstChild || box.appendChild(document.createElement("canvas")), cells = {};
-  const isWhole = isAnew || shape !== map.shape || order !== map.order;
+  const isWhole = shape !== map.shape || order !== map.order;
   if (isWhole) layOut(box, canvas, rows, order);
   const pen = canvas.getContext("2d");
   for (const name of isWhole ? order : map.changed) {
@@ -334,8 +337,7 @@ const showNode = () => { if (map.order[map.at]) visit(`/now?q=${encodeURICompone
 
 // Going about
 
-const go = (address, isBack) => { if (!isBack) history.pushState(null, "", address); open(); };
-const visit = address => { isFocused = true; go(address); };
+const visit = address => { isFocused = true; history.pushState(null, "", address); open(); };
 
 function markMenu() {
   const name = location.pathname.split("/")[1];
@@ -349,12 +351,7 @@ document.addEventListener("click", event => {
   event.preventDefault();
   visit(link.getAttribute("href"));
 });
-addEventListener("popstate", () => go("", true));
-
-search.addEventListener("submit", event => {
-  event.preventDefault();
-  visit(`/find?${new URLSearchParams(new FormData(search))}`);
-});
+addEventListener("popstate", () => open());
 
 function filter(form) {
   const query = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
@@ -364,15 +361,19 @@ function filter(form) {
   if (address !== location.pathname + location.search) { history.replaceState(null, "", address); open(); }
 }
 
-main.addEventListener("input", event => {
-  const form = event.target.closest("[data-filter]");
-  if (!form) return;
+main.addEventListener("input", ({target}) => {
+  if (target.form?.matches("[data-submit]")) change(target);
+  if (!target.form?.matches("[data-filter]")) return;
   clearTimeout(typing);
-  typing = setTimeout(() => filter(form), event.target.type === "search" ? 300 : 0);
+  typing = setTimeout(() => filter(target.form), target.type === "search" ? 300 : 0);
 });
-main.addEventListener("submit", event => {
+document.addEventListener("submit", event => {
+  const form = event.target;
   event.preventDefault();
-  if (event.target.matches("[data-submit]")) attempt(event.target, true); else filter(event.target);
+  if (form === login) { signIn(form.elements.token.value.trim()); form.reset(); }
+  else if (form === search) visit(`/find?${new URLSearchParams(new FormData(form))}`);
+  else if (form.matches("[data-submit]")) attempt(form, true);
+  else filter(form);
 });
 document.addEventListener("keydown", event => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, dialog")) return;
@@ -394,8 +395,6 @@ function logs() {
   }
   if (key && own.version !== box.dataset.version && Date.now() > own.fetched + 2000) fetchDetail(key, box.dataset.version);
 }
-
-setInterval(logs, 1000);
 
 async function fetchDetail(key, version) {
   own.fetched = Date.now();
@@ -452,9 +451,11 @@ main.addEventListener("click", event => {
   if (event.target.parentElement?.id === "map") showNode();
 });
 
+const answered = asking => asking.then(it => it.json()).catch(error => error);
+
 async function helps({dataset, nextElementSibling: words}) {
   words.textContent = "working it out";
-  words.textContent = (await ask(`/helps?workload=${encodeURIComponent(dataset.helps)}`).then(it => it.json()).catch(error => error)).message;
+  words.textContent = (await answered(ask(`/helps?workload=${encodeURIComponent(dataset.helps)}`))).message;
 }
 
 const checked = () => [...main.querySelectorAll("input[name=chosen]:checked")];
@@ -472,43 +473,40 @@ function countChosen() {
 }
 
 // Opens the dialog of an action, and draws it anew with each choice: what a choice changes nothing for is not named.
-async function propose(action, workloads, chosen) {
-  const told = await post("/say", {action, workloads, value: chosen}).then(it => it.ok ? it.text() : it.json()).catch(error => error);
-  if (chosen && dialog.querySelector("select")?.value !== chosen) return;  // it was chosen anew meanwhile
+async function propose(action, workloads, chosen, isForeseen = false) {
+  const own = proposal = {};
+  const told = await post("/say", {action, workloads, value: chosen, isForeseen}).then(it => it.ok ? it.text() : it.json()).catch(error => error);
+  if (own !== proposal || (isForeseen && told.message)) return;  // it was chosen anew, sent or closed meanwhile
   morph(dialog, parsed(told.message ? '<p class="bad"></p><p class="actions"><button value="no">close</button></p>' : told), true);
   if (told.message) dialog.firstChild.textContent = told.message;
   const value = dialog.querySelector("select");
   if (value && !chosen) value.value = value.querySelector("[selected]")?.value;
   dialog.onchange = () => propose(action, workloads, value.value);
-  dialog.onclick = event => { if (event.target.value === "no") dialog.close(); if (event.target.value === "yes") send({action, workloads: event.target.dataset.of.split(" "), value: value?.value}, event.target); };
+  dialog.onclick = event => { if (event.target.value === "no") dialog.close(); if (event.target.value === "yes") send(proposal = {action, workloads: event.target.dataset.of.split(" "), value: value?.value}, event.target); };
   if (!dialog.open) dialog.showModal();
+  if (dialog.querySelector("[data-foresee]") && !isForeseen) propose(action, workloads, value.value, true);
 }
 
-dialog.addEventListener("close", () => { if (document.activeElement === document.body) main.focus({preventScroll: true}); });
+dialog.addEventListener("close", () => { proposal = null; if (document.activeElement === document.body) main.focus({preventScroll: true}); });
 
 async function send(asked, button) {
   const words = dialog.querySelector("[role=status]");
   button.disabled = true;
   words.textContent = "sending";
-  try {
-    const answer = await post("/act", asked);
-    const told = await answer.json(), failed = told.message || told.done?.filter(it => it.error).map(it => it.error).join("; ");
-    if (!failed) {
-      for (const it of checked()) if (asked.workloads.includes(it.value)) it.checked = false;
-      countChosen();
-      return dialog.close();
-    }
-    Object.assign(words, {textContent: failed, className: "bad"});
-  } catch (error) { words.textContent = error.message; }
+  const answer = await answered(post("/act", asked)), failed = answer.message || answer.done.flatMap(it => it.error || []).join("; ");
+  Object.assign(words, {textContent: failed, className: "bad"});
   button.disabled = false;
+  if (failed) return;
+  for (const it of checked()) if (asked.workloads.includes(it.value)) it.checked = false;
+  countChosen();
+  dialog.close();
 }
 
 // Submitting: what is tried is what is made; a change asks for a new trial; one without an answer is repeated
 
 async function attempt(form, isTrial) {
   const words = form.querySelector("[role=status]"), fields = form.elements, [tryIt, make] = form.querySelectorAll("button");
-  const asked = {...Object.fromEntries(new FormData(form)), try: isTrial};
-  if (!isTrial) asked.command = "";
+  const asked = trial = {...Object.fromEntries(new FormData(form)), ...(!isTrial && {command: ""}), try: isTrial};
   untried = null;
   Object.assign(words, {className: "", textContent: isTrial ? "trying" : "sending"});
   tryIt.disabled = make.disabled = true;
@@ -520,11 +518,11 @@ async function attempt(form, isTrial) {
     if (answer.ok) fields.manifest.value = told.manifest;
     if (told.is_fit && !isTrial) for (const it of form.querySelectorAll("select")) localStorage.setItem(it.name, it.value);
     for (const [name, value] of Object.entries(told.form || {})) {
-      if (![...fields[name].options || [{value}]].some(it => it.value === value)) fields[name].append(new Option(value));
+      offer(fields[name], value);
       fields[name].value = value;
     }
-    ONE("tried").replaceChildren(parsed(told.html || ""));
-    make.disabled = !(answer.ok && isTrial && told.is_fit);
+    form.nextElementSibling.replaceChildren(parsed(told.html || ""));
+    make.disabled = !(answer.ok && isTrial && told.is_fit && asked === trial);
     if (!make.disabled) make.focus();
   } catch (error) { untried = isTrial && form; words.textContent = error.message + (untried ? "; it is tried again once there is an answer" : ""); }
   tryIt.disabled = false;
@@ -533,19 +531,26 @@ async function attempt(form, isTrial) {
 // A manifest says itself what inputs would; a command that follows it has the usual ones again.
 const clear = form => { form.dataset.cleared = "yes"; form.querySelectorAll("input").forEach(it => { it.value = ""; it.readOnly = it.name !== "command"; }); };
 const renew = form => { delete form.dataset.cleared; form.querySelectorAll("input").forEach(it => { it.value ||= it.defaultValue; it.readOnly = false; }); };
-main.addEventListener("input", event => {
-  const form = event.target.closest("[data-submit]");
-  if (form) form.querySelector("[data-make]").disabled = true;
-  if (form && event.target.name === "manifest") clear(form);
-  if (form?.dataset.cleared && event.target.name === "command") renew(form);
-});
+function change({form, name}) {
+  form.querySelector("[data-make]").disabled = true;
+  trial = null;
+  if (name === "manifest") clear(form); else if (form.dataset.cleared && name === "command") renew(form);
+}
+
 const desk = () => main.querySelector("[data-submit]");
 
-// Chooses the queue and the namespace that were submitted to last, where the address says nothing.
+const offer = (field, value) => { if (![...field.options || [{value}]].some(it => it.value === value)) field.append(new Option(value)); };
+
+// Brings back the form as it was left, with the choices of now. A new one has the queue and the namespace that were
+// submitted to last, where the address says nothing.
 function recall(form) {
-  recalled = form;
-  for (const {name, options} of form && !location.search ? form.querySelectorAll("select") : [])
-    for (const it of options) it.selected ||= it.value === localStorage.getItem(name);
+  const made = form?.parentElement, kept = made && (pages.desk ||= made);
+  if (made !== kept) made.replaceWith(kept);
+  recalled = desk();
+  for (const it of form?.querySelectorAll("option") || []) {
+    if (made !== kept) offer(recalled.elements[it.parentElement.name], it.value);
+    else if (!location.search) it.selected ||= it.value === localStorage.getItem(it.parentElement.name);
+  }
 }
 
 document.addEventListener("dragover", event => { if (desk()) event.preventDefault(); });
@@ -558,6 +563,6 @@ document.addEventListener("drop", async event => {
   attempt(form, true);
 });
 
-addEventListener("hashchange", () => { takeToken(); open(); });
+addEventListener("hashchange", start);
 document.addEventListener("visibilitychange", doze);
-takeToken(); open(); doze();
+start(); doze();
