@@ -115,6 +115,19 @@ def test_what_its_time_limit_stopped_has_the_exit_code_of_its_program(
     machine.run("cancel", "--forget", "limited")
 
 
+def test_a_bare_pod_that_its_deadline_stopped_did_not_fail_by_itself(machine: Machine) -> None:
+    meta = {"name": "late", "labels": {"fairway.dev/queue": "default"}}
+    spec = {"activeDeadlineSeconds": 1, "restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
+            "containers": [{"name": "c", "image": "none", "command": ["sleep", "60"]}]}  # fmt: skip
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+    (machine.folder / "late.json").write_text(json.dumps(pod))
+    machine.kubectl("apply", "-f", str(machine.folder / "late.json"))
+    machine.run("wait", "late", status=143)
+    said = machine.run("status", "late")
+    machine.kubectl("delete", "pod", "late")
+    assert re.search(r"\nstate: +stopped: ", said), said
+
+
 def test_a_program_that_is_not_there_is_told_by_its_name(machine: Machine) -> None:
     said = machine.run("submit", "--wait-anyway", "--follow", "--", "nosuchprog", status=128)
     assert 'exec: "nosuchprog": No such file or directory (exit code 12' in said

@@ -15,7 +15,7 @@ import pytest
 
 from fairway.api.scalars import time as seconds
 from fairway.cli.listing import HEAD, Listed, ends_by, natural, rank, reason, row
-from fairway.cli.output import MOST_ROWS, in_local_time, print_some, start, table
+from fairway.cli.output import MOST_ROWS, in_local_time, moment_of_day, print_some, start, table
 from fairway.cli.replicas import parked
 from fairway.cli.rows import Filter
 from fairway.clock import Clock
@@ -80,8 +80,15 @@ def test_what_runs_ends_by_its_time_limit_or_that_of_its_queue_else_when_it_is_e
     one = listed("a", "Running", conditions=[turned("Admitted", 600)])
     assert ends_by(one, {}, NOW) == ""
     assert ends_by(one, {"nlp": 3600.0}, NOW) == time.strftime("%H:%M", time.localtime(NOW + 3000))
+    assert ends_by(one, {"nlp": 9.2e18}, NOW) == "9999-12-30"
     one.spec.expected_runtime = "1h30m"
     assert ends_by(one, {}, NOW) == "~" + time.strftime("%H:%M", time.localtime(NOW + 4800))
+
+
+def test_moments_outside_the_calendar_are_shown_as_its_ends() -> None:
+    assert moment_of_day("0001-01-01T00:00:00Z") == moment_of_day("1970-01-02T00:00:00Z")
+    said = in_local_time("from 0001-01-01T00:00:00Z until 9999-12-31T23:59:59Z", NOW)
+    assert re.fullmatch(r"from 1970-01-0[12] until 9999-12-(29|30)", said)
 
 
 def test_the_state_is_a_word_for_users() -> None:

@@ -124,8 +124,8 @@ def _status(pod: PodObject) -> WorkloadStatus:
         told += [Condition("Running", "True", "PodsReady", "", ready)] if ready else []
         return replace(found, phase="Running" if ready else "Admitted", conditions=tuple(told))
     has_succeeded = status.phase == "Succeeded"
-    said = words.ended("PodFailed", f"pod {meta.name} failed", succeeded=has_succeeded, pods=(pod,))
-    reason = words.end_reason("PodFailed", succeeded=has_succeeded, pods=(pod,))
+    said = words.ended(words.pod_failure(pod), f"pod {meta.name} failed", succeeded=has_succeeded, pods=(pod,))
+    reason = words.end_reason(words.pod_failure(pod), succeeded=has_succeeded, pods=(pod,))
     told.append(Condition(objects.FINISHED, "True", reason, said, ended(status) or at))
     return replace(found, phase=status.phase, reason=reason, message=said, conditions=tuple(told))
 

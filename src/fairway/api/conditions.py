@@ -38,7 +38,16 @@ from .ends import exit_words
 from .figures import amount, count, is_one, number, span
 from .indexes import failed_trials, rank_in
 from .names import CANCELLED, PARTING, SUSPENDED, short_name
-from .objects import ATTEMPT, DEFAULT_SCHEDULER, FINISHED, SCHEDULER, PodObject, PodStatus, Terminated
+from .objects import (
+    ATTEMPT,
+    DEFAULT_SCHEDULER,
+    FINISHED,
+    PAST_DEADLINE,
+    SCHEDULER,
+    PodObject,
+    PodStatus,
+    Terminated,
+)
 from .pods import is_lost
 from .quantities import is_bytes, time_text
 from .scalars import LATEST
@@ -528,13 +537,18 @@ def crowded_out(node: str, until: float, *, is_full: bool) -> str:
     return f"{took} before its pods came; it keeps its place in the queue, with the next attempt at {_moment(until)}"
 
 
+def pod_failure(pod: PodObject) -> str:
+    """The word for how a pod failed, of those that `ended` knows."""
+    return PAST_DEADLINE if pod.status.reason == PAST_DEADLINE else "PodFailed"
+
+
 def ended(reason: str, message: str, *, succeeded: bool, pods: Sequence[PodObject]) -> str:
     """How a workload ended by itself: `finished`, `failed: exit code 3`. `reason` and `message` are its owner's; of
     several pods the one is named whose container failed first, of an array the trials that failed."""
     if succeeded:
         return "finished"
-    if reason == "DeadlineExceeded":
-        return "stopped: the activeDeadlineSeconds of its job are over"
+    if reason == PAST_DEADLINE:
+        return "stopped: its activeDeadlineSeconds are over"
     if first := first_exit(pods):
         name, end = first
         said = exit_words(end.exit_code, end.reason, end.message)
@@ -547,7 +561,7 @@ def ended(reason: str, message: str, *, succeeded: bool, pods: Sequence[PodObjec
 
 def end_reason(reason: str, *, succeeded: bool, pods: Sequence[PodObject]) -> str:
     """The word for how a workload ended by itself: `Finished`, `ExitCode3`, `OutOfMemory`; else its owner's."""
-    first = None if reason == "DeadlineExceeded" else first_exit(pods)
+    first = None if reason == PAST_DEADLINE else first_exit(pods)
     if succeeded or not first:
         return FINISHED if succeeded else reason
     return "OutOfMemory" if first[1].reason == "OOMKilled" else f"ExitCode{first[1].exit_code}"

@@ -45,6 +45,7 @@ PARKED_REPLICAS = "fairway.dev/parked"  # on what was scaled to zero: the replic
 GPU_USE = "fairway.dev/gpu-use"  # on a node: `0=busy,1=idle`, of the devices that tell
 WENT_DOWN = "fairway.dev/went-down"  # on a node: from when until when it was last down with all its pods, `TIME/TIME`
 OUTSIDE = "fairway.dev/outside"  # on a pod that stands for processes which Fairway did not start: device, and who
+PAST_DEADLINE = "DeadlineExceeded"  # the reason of a pod or a Job that its activeDeadlineSeconds ended
 LOST_POD = "Lost"  # the reason of a pod of which nobody knows how it ended
 NAMESPACE_NAME, HOSTNAME = "kubernetes.io/metadata.name", "kubernetes.io/hostname"
 

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from fairway.api import owners
 from fairway.api.admission import held_back
+from fairway.api.conditions import pod_failure
 from fairway.api.forms.form import Conditions, Form, Outcome
 from fairway.api.names import gathering, size_of
 from fairway.api.objects import (
@@ -324,7 +325,7 @@ class PodsOwner:
         failed = [pod for pod in self.pods if pod.status.phase == "Failed"]
         if not failed:
             return Outcome(True, "Succeeded")
-        return Outcome(False, "PodFailed", f"pod {failed[0].metadata.name} failed")
+        return Outcome(False, pod_failure(failed[0]), f"pod {failed[0].metadata.name} failed")
 
     def wanted(self) -> int:
         """What its node would not run is still wanted, so is what is told to go, or is gone and made by no other."""

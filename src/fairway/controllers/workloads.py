@@ -489,7 +489,7 @@ class Life:
 
 
 def _left_until(said: WorkloadObject, owner: Owner | None, now: float) -> float | None:
-    """Until when Kubernetes is left to end what its own deadline ends now: its pods keep their status and their logs,
+    """Until when Kubernetes is left to end what its own deadline ends now: a bare pod keeps its status and its log,
     and a Job its spec. None where it is not."""
     limit, began = owner.deadline() if owner else None, since(said.status, "Admitted")
     is_its_own = limit and said.spec.time_limit == duration_text(limit) and said.status.reason == Ending.TIME_LIMIT
