@@ -22,25 +22,7 @@ from .model import *  # noqa: F403  the model is public as a whole
 from .place import Ask as Ask
 from .place import cache_of as cache_of
 from .place import place as place
-from .plan import RANK as RANK
-from .plan import Admit as Admit
-from .plan import Bar as Bar
-from .plan import Cause as Cause
-from .plan import Census as Census
-from .plan import Dependency as Dependency
-from .plan import Ending as Ending
-from .plan import Evict as Evict
-from .plan import Facts as Facts
-from .plan import Fault as Fault
-from .plan import Finish as Finish
-from .plan import Keep as Keep
-from .plan import Obstacle as Obstacle
-from .plan import Plan as Plan
-from .plan import Reason as Reason
-from .plan import Resize as Resize
-from .plan import Rule as Rule
-from .plan import Verdict as Verdict
-from .plan import Wait as Wait
+from .plan import *  # noqa: F403  and so is a plan
 from .policy import DAY as DAY
 from .policy import FAIRWAY as FAIRWAY
 from .policy import Policy as Policy
