@@ -15,12 +15,11 @@ from math import log
 from operator import attrgetter
 from typing import TypeVar, cast
 
-from .memo import remember
 from .model import GPU, MEMORY, Decayed, PodSet, Queue, Share, Workload
 from .policy import Policy
 from .resources import DEVICE, UNIT, counted, memory_of, slices
 from .runtimes import Learned
-from .snapshot import Columns, Snapshot
+from .snapshot import Columns, Snapshot, of_nodes
 
 ALL = "*"
 NEVER = 1 << 62
@@ -112,8 +111,21 @@ def invalid_parent(name: str, queues: Mapping[str, Queue]) -> tuple[str, str] | 
     return None
 
 
-class Offered(dict[object, Mapping[str, Demand]]):
-    """What usable nodes have of each resource, by pool; kept with the nodes."""
+@of_nodes
+def _offered(snapshot: Snapshot, named: frozenset[str]) -> Mapping[str, Demand]:
+    """What usable nodes have of each resource, in the pools that quotas name, and in all."""
+    return _sums(snapshot, snapshot.capacity, named)
+
+
+def _sums(snapshot: Snapshot, columns: Columns, named: frozenset[str]) -> Mapping[str, Demand]:
+    live = snapshot.is_usable & (snapshot.pool_of >= 0)
+    rows = [(pool.name, row) for row, pool in enumerate(snapshot.pools) if pool.name in named]
+    masks = {ALL: live, **{name: live & (snapshot.pool_of == row) for name, row in rows}}
+    sums = {name: columns[:, mask].sum(axis=1).tolist() for name, mask in masks.items()}
+    totals = {name: dict(zip(snapshot.resources, amounts)) for name, amounts in sums.items()}
+    for total in totals.values():
+        total[GPU] += sum(slices(resource) * amount for resource, amount in total.items()) * DEVICE // 7
+    return totals
 
 
 class QueueTree:
@@ -140,11 +152,9 @@ class QueueTree:
     def _grow(self) -> None:
         snapshot, pools = self.snapshot, self.pools
         named = frozenset(quota.pool for branch in self.branches.values() for quota in branch.queue.quotas)
-        offered, key = snapshot.memo.of(Offered), (snapshot.resources, named)
-        self.capacity = offered.get(key) or remember(offered, key, self._sums(snapshot.capacity, named))
-        self._dealt: Mapping[str, Demand] = self.capacity
+        self.capacity = self._dealt = _offered(snapshot, named)
         if snapshot.outside.any():
-            self._dealt = self._sums(snapshot.capacity - snapshot.outside, named)
+            self._dealt = _sums(snapshot, snapshot.capacity - snapshot.outside, named)
         for branch in self.branches.values():
             if (parent := self.branches.get(branch.queue.parent)) is not None:
                 parent.children.append(branch)
@@ -167,18 +177,6 @@ class QueueTree:
         for branch in branches:
             yield branch
             yield from self._walk(branch.children)
-
-    def _sums(self, columns: Columns, named: frozenset[str]) -> Mapping[str, Demand]:
-        """What usable nodes have of each resource, in the pools that quotas name, and in all."""
-        snapshot = self.snapshot
-        live = snapshot.is_usable & (snapshot.pool_of >= 0)
-        rows = [(name, row) for row, name in enumerate(self.pools) if name in named]
-        masks = {ALL: live, **{name: live & (snapshot.pool_of == row) for name, row in rows}}
-        sums = {name: columns[:, mask].sum(axis=1).tolist() for name, mask in masks.items()}
-        totals = {name: dict(zip(snapshot.resources, amounts)) for name, amounts in sums.items()}
-        for total in totals.values():
-            total[GPU] += sum(slices(resource) * amount for resource, amount in total.items()) * DEVICE // 7
-        return totals
 
     # What queues hold
 
