@@ -98,7 +98,7 @@ def wait(attempt: Attempt, cycle: Cycle) -> Wait:
 
 def _room_for(workload: Workload, pools: tuple[str, ...], cycle: Cycle) -> Why:
     """What room says; looked into once for all that ask for the same while nothing is written."""
-    key = id(workload.podsets), workload.topology, workload.excluded_nodes, workload.paused, pools, len(cycle.draft.log)
+    key = id(workload.podsets), workload.topology, workload.excluded_nodes, workload.paused, pools, cycle.draft.version
     if key not in cycle.told:
         cycle.told[key] = explain(cycle.draft, cycle.ask(workload, cycle.least(workload)), pools)
     return cycle.told[key]

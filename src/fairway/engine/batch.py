@@ -6,7 +6,7 @@ key of a queue larger, so their order is a merge, sorted at once. Limits are sum
 A batch ends where what comes next is not known, at a limit, and where the room ends; there `admit` decides.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from itertools import groupby, islice
 from operator import attrgetter
 
@@ -42,8 +42,9 @@ class Batch:
     def __init__(self, cycle: Cycle, order: Order) -> None:
         self.cycle, self.order = cycle, order
         self.row, self.enough, self.leaves = 0, FEWEST_STARTS, list[tuple[QueueNode, PendingQueue, int]]()
-        accounts = (one for branch in cycle.tree.branches.values() for one in branch.accounts.values())
+        accounts = [one for branch in cycle.tree.branches.values() for one in branch.accounts.values()]
         self.governed = {resource for one in accounts for resource in one.resources}
+        self.has_limits = any(one.limit for one in accounts)
 
     def follow(self, first: Workload) -> None:
         """Start what comes next, if there have been enough."""
@@ -124,21 +125,15 @@ class Batch:
 
     def _within_limits(self, workloads: list[Workload]) -> int:
         """How many of these, from the first on, no limit forbids."""
-        tree, pool, count = self.cycle.tree, self.pools[0], len(workloads)
-        queues, rows = {one.queue for one in workloads}, defaultdict[Account, list[int]](list)
-        limited = {queue: [one for one in tree.ledgers(queue, pool) if one.limit] for queue in queues}
-        if not any(limited.values()):
-            return count
-        for row, one in enumerate(workloads):
-            for account in limited[one.queue]:
-                rows[account].append(row)
-        asked = {key: self.cycle.asked(one, pool) for key, one in {id(one.podsets): one for one in workloads}.items()}
-        for account, own in rows.items():
-            for resource, limit in account.limit.items():
-                more = np.array([asked[id(workloads[row].podsets)].get(resource, 0) for row in own], np.int64)
-                over = np.flatnonzero((more > 0) & (account.held[resource] + np.cumsum(more) > limit))
-                count = min([count, *(own[at] for at in over[:1].tolist())])
-        return count
+        pool, taken = self.pools[0], Counter[tuple[Account, str]]()
+        for at, one in enumerate(workloads) if self.has_limits else ():
+            asked = self.cycle.asked(one, pool)
+            for account in self.cycle.accounts(one, pool):
+                for resource, limit in account.limit.items():
+                    taken[account, resource] += (more := asked.get(resource, 0))
+                    if more and account.held[resource] + taken[account, resource] > limit:
+                        return at
+        return len(workloads)
 
 
 def _keys(node: QueueNode, count: int) -> Values:

@@ -19,7 +19,7 @@ import numpy as np
 
 from .feasibility import Counts, has_groups
 from .memo import Key, Memo, Value
-from .model import Admission, PodClass, PodSet, PodSetPlacement, Running, Workload
+from .model import Admission, NodeShare, PodClass, PodSet, PodSetPlacement, Running, Workload
 from .pod_affinity import is_friend, is_stray, keys_apart, meets
 from .policy import FAIRWAY, Policy
 from .quota import QueueTree
@@ -53,6 +53,7 @@ class Draft:
         self.exits: dict[int, set[str]] = {}  # row → keys of those that leave it, or leave some of it
         self._strange: dict[str, tuple[PodClass, int]] = {}  # pods of others that leave
         self.log: list[int] = []  # rows in the order written
+        self.version = 0  # the length of the log when room was written last, undone trials apart
         self.returns = 0  # how often room may have come back, or in sight again
         self.memo = Memo()  # what placement found out about this draft
         self.standing: dict[PodClass, Counts] = {}  # int64[node] pods of each class, if the snapshot is social
@@ -66,7 +67,7 @@ class Draft:
         self._undo: list[Callable[[], object]] = []
         self._depth = 0
         if now is None:
-            self._seat()
+            self._count_standing()
             self._show_out()
         else:
             self.groups = {group: held.copy() for group, held in now.groups.items()}
@@ -123,6 +124,13 @@ class Draft:
         view.charge(*_kept(one), 1)
         self.note(lambda: view.charge(*_kept(one), -1))
 
+    def seat(self, podset: PodSet, pool: str, shares: tuple[NodeShare, ...]) -> None:
+        """Pods that are tried stand there, now and later; a trial undoes it."""
+        there = (podset,), Admission(pool, (PodSetPlacement(podset.name, shares),))
+        for view in filter(None, (self, self.later)):
+            view.charge(*there, 1)
+            self.note(partial(view.charge, *there, -1))
+
     def move(self, key: str, admission: Admission) -> None:
         """It has been told to go, and finds a place elsewhere."""
         one = self.running[key]
@@ -171,7 +179,7 @@ class Draft:
     @contextmanager
     def trial(self) -> Iterator[Trial]:
         """Whatever changes inside is undone at its end, unless the trial is kept."""
-        mark, depth, trial = len(self._undo), self._depth, Trial()
+        mark, depth, version, trial = len(self._undo), self._depth, self.version, Trial()
         self._depth += 1
         try:
             yield trial
@@ -180,6 +188,7 @@ class Draft:
                 self._depth = 0  # what undoes is not itself to be undone
                 while len(self._undo) > mark:
                     self._undo.pop()()
+                self.version = version
             self._depth = depth
             if not depth:
                 self._undo.clear()
@@ -337,6 +346,7 @@ class Draft:
         self.free[:, row] -= hidden[:columns]
         self.device_free[row] -= hidden[columns:]
         self.log.append(row)
+        self.version = len(self.log)
         self.returns += 1
 
     def _takes(self, pod: PodClass, memory: int) -> tuple[Columns, list[tuple[int, int]]]:
@@ -353,6 +363,7 @@ class Draft:
         for column, amount in self._takes(pod, memory)[1]:
             self._cells[column, row] -= amount * count
         self.log.append(row)
+        self.version = len(self.log)
         self.returns += count < 0
         if self.snapshot.is_social:
             if pod not in self.standing:
@@ -376,7 +387,7 @@ class Draft:
 
     # The beginning
 
-    def _seat(self) -> None:
+    def _count_standing(self) -> None:
         """Count which pods run where, for pods with affinity or spread, and what of each NUMA group is held."""
         if not self.snapshot.is_social and not has_groups(self.snapshot):
             return

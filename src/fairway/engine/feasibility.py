@@ -31,8 +31,7 @@ PLENTY = 1 << 40
 
 
 class Ground(Protocol):
-    """Where pods are put: a Draft, or the scratch copy that one gang is placed on. `groups`: what pods hold of a node's
-    NUMA group, by row and group."""
+    """Where pods are put: a Draft. `groups`: what pods hold of a node's NUMA group, by row and group."""
 
     snapshot: Snapshot
     free: Columns

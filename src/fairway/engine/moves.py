@@ -24,12 +24,11 @@ Spoken = Counter[tuple[str, int]]
 
 
 class Idle:
-    """What is known of idle room until something is written: `sums` by pool, of each resource column; `places` of
+    """What is known of idle room, by the draft's version: `sums` by pool, of each resource column; `places` of
     workloads that are alike, with what they need there."""
 
     def __init__(self) -> None:
-        self.written = -1
-        self.sums = dict[str, list[int]]()
+        self.sums = dict[tuple[str, int], list[int]]()
         self.places = dict[tuple[object, ...], tuple[Admission, Needs] | None]()
 
 
@@ -71,32 +70,22 @@ def reserve_idle(spoken: Spoken, pool: str, needs: Iterable[tuple[int, int]]) ->
         spoken[pool, column] += amount
 
 
-def _idle(cycle: Cycle) -> Idle:
-    idle, draft = cycle.memo.of(Idle), cycle.draft
-    if idle.written != len(draft.log):
-        idle.sums.clear()
-        idle.places.clear()
-        idle.written = len(draft.log)
-    return idle
-
-
 def _idle_sums(pool: str, cycle: Cycle) -> list[int]:
     """What is free of each resource in a pool in sum."""
-    sums = _idle(cycle).sums
-    if pool not in sums:
+    sums, key = cycle.memo.of(Idle).sums, (pool, cycle.draft.version)
+    if key not in sums:
         mask = cycle.snapshot.pool_of == pool_row(cycle.snapshot, pool)
-        sums[pool] = np.maximum(cycle.draft.free[:, mask], 0).sum(axis=1).tolist()
-    return sums[pool]
+        sums[key] = np.maximum(cycle.draft.free[:, mask], 0).sum(axis=1).tolist()
+    return sums[key]
 
 
 def _idle_place(one: Running, row: int, cycle: Cycle) -> tuple[Admission, Needs] | None:
     """Its place off this node, and what it needs there; known for all that are alike."""
-    workload, idle = one.workload, _idle(cycle)
-    key = id(workload.podsets), workload.queue, workload.pools, workload.excluded_nodes, one.lost
-    if key not in idle.places:
-        idle.places[key] = _aside(one, None, cycle)
-        idle.written = len(cycle.draft.log)
-    there = idle.places[key]
+    workload, places, version = one.workload, cycle.memo.of(Idle).places, cycle.draft.version
+    key = id(workload.podsets), workload.queue, workload.pools, workload.excluded_nodes, one.lost, version
+    if key not in places:
+        places[key] = _aside(one, None, cycle)
+    there = places[key]
     return there if there is None or cycle.snapshot.nodes[row].name not in there[0].nodes else _aside(one, row, cycle)
 
 

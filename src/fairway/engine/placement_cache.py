@@ -7,9 +7,7 @@ each remember up to where the former have no room for them. It is sorted anew wh
 """
 
 from bisect import bisect_left, insort
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from copy import copy
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, repeat
 
@@ -17,10 +15,9 @@ import numpy as np
 
 from .devices import choose, room_of
 from .draft import Draft
-from .feasibility import ByNode, Counts, Piece, Rows, Shape, feasible, pool_row, request_of
+from .feasibility import ByNode, Counts, Rows, Shape, feasible, pool_row, request_of
 from .memo import ByWorkload, remember
 from .model import Admission, NodeShare, PodClass, PodSet, PodSetPlacement
-from .pod_affinity import looks_beside
 from .resources import DEVICE
 from .scoring import Linear, Score, Typical, Values, best_fit, kept_useful, less_fragmented, slope, total, typical_of
 from .snapshot import Mask
@@ -88,13 +85,14 @@ class PlacementCache:
         return self._current(self._values, key, partial(total, self.score(strategy), self.draft, shape))
 
     def _current(self, kept: Kept[ByNode], key: object, compute: Callable[[Rows], ByNode]) -> ByNode:
-        """What is kept of each node, computed again where a row was written since."""
+        """What is kept of each node, computed again where a row was written since; what was given out stays."""
         log = self.draft.log
         if key not in kept:
             array = compute(np.arange(len(self.draft.snapshot.nodes)))
         else:
             array, seen = kept[key]
             if rows := sorted(set(log[seen:])):
+                array = array.copy()
                 array[rows] = compute(np.array(rows, np.intp))
         return remember(kept, key, (array, len(log)))[0]
 
@@ -259,53 +257,3 @@ def _each(pool: str, name: str, share: NodeShare) -> Iterator[Admission]:
     ones = [NodeShare(share.node, 1, (own,)) for own in share.devices] or [NodeShare(share.node, 1)]
     admissions = [Admission(pool, (PodSetPlacement(name, (one,)),)) for one in ones]
     return iter(admissions) if share.devices else repeat(admissions[0])
-
-
-class Overlay:
-    """A draft's room as it would be with the pods placed so far; the draft itself is not changed."""
-
-    def __init__(self, cache: PlacementCache) -> None:
-        self.cache, self.snapshot = cache, cache.draft.snapshot
-        self.free, self.device_free = cache.draft.free, cache.draft.device_free
-        self.groups: Mapping[tuple[int, int], Mapping[str, int]] = cache.draft.groups
-        self.standing: dict[PodClass, Counts] = dict(cache.draft.standing)
-        self._is_copy = False
-
-    def fork(self) -> "Overlay":
-        other = copy(self)
-        other.standing, other._is_copy = dict(self.standing), False
-        return other
-
-    def values(self, shape: Shape, strategy: str, rows: Rows) -> Values:
-        """The score of these nodes."""
-        if not self._is_copy:
-            return self.cache.values(shape, strategy)[rows]
-        return total(self.cache.score(strategy), self, shape, rows)
-
-    def room(self, shape: Shape) -> Counts:
-        if not self._is_copy:
-            return self.cache.room(shape)
-        return np.where(self.cache.mask(shape), room_of(self, shape, ...), 0)
-
-    def take(self, shape: Shape, pieces: list[Piece], shares: tuple[NodeShare, ...]) -> None:
-        """Put pods there."""
-        if not self._is_copy:
-            self.free, self.device_free, self._is_copy = self.free.copy(), self.device_free.copy(), True
-        rows, counts = (np.array(part, np.int64) for part in zip(*pieces))
-        for column, amount in zip(shape.request.columns, shape.request.amounts):
-            np.subtract.at(self.free[column], rows, counts * amount)
-        for (row, _), share in zip(pieces, shares):
-            self._take_devices(shape, row, share)
-        if self.snapshot.is_social or looks_beside(shape.pod):
-            more = np.bincount(rows, counts, len(self.snapshot.nodes)).astype(np.int64)
-            self.standing[shape.pod] = more + self.standing.get(shape.pod, 0)
-
-    def _take_devices(self, shape: Shape, row: int, share: NodeShare) -> None:
-        devices = self.snapshot.nodes[row].devices
-        for indices in share.devices:
-            slots = [slot for slot, device in enumerate(devices) if device.index in indices]
-            self.device_free[row, slots] -= shape.request.share or DEVICE
-            if self.snapshot.nodes[row].numa:
-                group = row, devices[slots[0]].numa
-                held = Counter(self.groups.get(group)) + Counter(dict(shape.pod.requests))
-                self.groups = {**self.groups, group: held}
