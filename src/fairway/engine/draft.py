@@ -54,7 +54,6 @@ class Draft:
         self._strange: dict[str, tuple[PodClass, int]] = {}  # pods of others that leave
         self.log: list[int] = []  # rows in the order written
         self.version = 0  # the length of the log when room was written last, undone trials apart
-        self.returns = 0  # how often room may have come back, or in sight again
         self.memo = Memo()  # what placement found out about this draft
         self.standing: dict[PodClass, Counts] = {}  # int64[node] pods of each class, if the snapshot is social
         self.groups: dict[tuple[int, int], Counter[str]] = {}  # held of a NUMA group, by row and group, where told
@@ -347,7 +346,6 @@ class Draft:
         self.device_free[row] -= hidden[columns:]
         self.log.append(row)
         self.version = len(self.log)
-        self.returns += 1
 
     def _takes(self, pod: PodClass, memory: int) -> tuple[Columns, list[tuple[int, int]]]:
         """int64[resource]: what a pod takes; and the columns and amounts that are not 0."""
@@ -364,7 +362,6 @@ class Draft:
             self._cells[column, row] -= amount * count
         self.log.append(row)
         self.version = len(self.log)
-        self.returns += count < 0
         if self.snapshot.is_social:
             if pod not in self.standing:
                 self.standing[pod] = np.zeros(len(self.snapshot.nodes), np.int64)

@@ -65,9 +65,6 @@ def place(draft: Draft, ask: Ask, pool: str) -> Placements | None:
     repeated; a podset without pods to place is left out. One that is paused fits where it is frozen or nowhere."""
     if ask.workload.paused is not None:
         return _frozen_place(draft, ask, pool)
-    cache = cache_of(draft)
-    if _is_short(cache, ask, pool):
-        return None
     slots = slots_of(draft, ask, pool)
     return place_gang(draft, ask, pool) if slots is None else slots.next()
 
@@ -83,12 +80,6 @@ def _frozen_place(draft: Draft, ask: Ask, pool: str) -> Placements | None:
         return None
     held = draft.holdings(ask.workload.podsets, there)
     return there.podsets if all(draft.has_room(row, amounts) for row, amounts in held.items()) else None
-
-
-def _is_short(cache: PlacementCache, ask: Ask, pool: str) -> bool:
-    """Whether a podset asks for more than is free in sum, which is so for most that wait."""
-    requests = (cache.shape(podset.pod, pool).request for podset in ask.workload.podsets)
-    return any(one.size * count > cache.spare(pool, one.packed) for one, count in zip(requests, ask.counts))
 
 
 def slots_of(draft: Draft, ask: Ask, pool: str) -> Slots | None:

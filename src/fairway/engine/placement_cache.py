@@ -15,7 +15,7 @@ import numpy as np
 
 from .devices import choose, room_of
 from .draft import Draft
-from .feasibility import ByNode, Counts, Rows, Shape, feasible, pool_row, request_of
+from .feasibility import ByNode, Counts, Rows, Shape, feasible, request_of
 from .memo import ByWorkload, remember
 from .model import Admission, NodeShare, PodClass, PodSet, PodSetPlacement
 from .resources import DEVICE
@@ -48,7 +48,6 @@ class PlacementCache:
         self.runs: dict[object, Slots] = {}
         self._rooms: Kept[Counts] = {}
         self._values: Kept[Values] = {}
-        self._spare: dict[tuple[str, int], tuple[int, int]] = {}  # with how often room had come back by then
         self._typical: Typical | None = None
 
     def shape(self, pod: PodClass, pool: str) -> Shape:
@@ -63,15 +62,6 @@ class PlacementCache:
         if key not in self._masks:
             return remember(self._masks, key, feasible(self.draft.snapshot, shape.pod, shape.pool))
         return self._masks[key]
-
-    def spare(self, pool: str, column: int) -> int:
-        """No less than what is free of a resource in a pool, in sum: counted anew only when room came back."""
-        draft, key = self.draft, (pool, column)
-        known = self._spare.get(key)
-        if known is None or known[1] != draft.returns:
-            rows = draft.snapshot.pool_of == pool_row(draft.snapshot, pool)
-            known = self._spare[key] = int(np.maximum(draft.free[column, rows], 0).sum()), draft.returns
-        return known[0]
 
     def room(self, shape: Shape) -> Counts:
         """int64[node]: pods of the class that each node could take now. Not to be written."""
