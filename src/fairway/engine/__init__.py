@@ -23,9 +23,7 @@ from .place import Ask as Ask
 from .place import cache_of as cache_of
 from .place import place as place
 from .plan import *  # noqa: F403  and so is a plan
-from .policy import DAY as DAY
-from .policy import FAIRWAY as FAIRWAY
-from .policy import Policy as Policy
+from .policy import *  # noqa: F403
 from .queueing import level as level
 from .quota import Account as Account
 from .quota import QueueTree as QueueTree

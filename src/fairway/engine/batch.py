@@ -35,9 +35,8 @@ def is_simple(workload: Workload, cycle: Cycle) -> bool:
 
 
 class Batch:
-    """What comes behind a workload that has just started (`first`), told of each turn. After `enough` starts in a row a
-    batch is tried; if it is short, twice as many are awaited before the next. `leaves`: the queues in which the next
-    wait, what waits in each, and where they begin."""
+    """What comes behind a start, `first`. After `enough` in a row a batch is tried; if it is short, twice as many are
+    awaited before the next. `leaves`: the queues in which the next wait, what waits in each, and where they begin."""
 
     def __init__(self, cycle: Cycle, order: Order) -> None:
         self.cycle, self.order = cycle, order

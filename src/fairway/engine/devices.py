@@ -15,10 +15,8 @@ from .model import GPU, Node, NodeShare, PodClass
 from .resources import DEVICE
 
 DeviceSlots = tuple[int, ...]
-Offers = dict[int, dict[str, int]]
-"""What is left in each NUMA group of a node."""
-PAIR, NVLINK, NUMA = ("nvlink", "numa"), ("nvlink",), ("numa",)
-"""What the devices of a group have in common."""
+Offers = dict[int, dict[str, int]]  # what is left in each NUMA group of a node
+PAIR, NVLINK, NUMA = ("nvlink", "numa"), ("nvlink",), ("numa",)  # what the devices of a group have in common
 
 
 def device_room(ground: Ground, shape: Shape, rows: Where) -> Counts:

@@ -22,12 +22,9 @@ from .snapshot import Columns, Mask, Snapshot, of_nodes
 Counts = NDArray[np.int64]
 ByNode = TypeVar("ByNode", NDArray[np.int64], NDArray[np.float64])
 Rows = NDArray[np.intp]
-Where = Rows | EllipsisType
-"""Some rows, or all."""
-Piece = tuple[int, int]
-"""A row, or index, and how many pods go there."""
-PLENTY = 1 << 40
-"""More pods than any workload asks for."""
+Where = Rows | EllipsisType  # some rows, or all
+Piece = tuple[int, int]  # a row, or index, and how many pods go there
+PLENTY = 1 << 40  # more pods than any workload asks for
 
 
 class Ground(Protocol):

@@ -16,8 +16,7 @@ from .moves import find_new_place
 from .plan import Cause, Ending, Evict, Finish, Verdict
 from .snapshot import Snapshot, of_nodes
 
-PATIENCE = 60.0
-"""Seconds in which lost pods must find a place, and a victim be gone after its grace."""
+PATIENCE = 60.0  # seconds in which lost pods must find a place, and a victim be gone after its grace
 
 
 def release(cycle: Cycle) -> None:

@@ -28,9 +28,9 @@ from .topology import DomainTree, Wanted, domain_rooms, domains_of, lay, levels_
 
 ANYWHERE = Topology()
 _NOTHING = np.zeros(0, np.int64)
-MOST_MEETINGS = 16
-"""Domains in which podsets that must meet are tried."""
+MOST_MEETINGS = 16  # domains in which podsets that must meet are tried
 Placements = tuple[PodSetPlacement, ...]
+Asked = tuple[PodSet, Shape, int]  # a podset, its class in a pool, and how many of its pods are asked for
 
 
 class Ask(NamedTuple):
@@ -58,6 +58,12 @@ class Part(NamedTuple):
 
 def cache_of(draft: Draft) -> PlacementCache:
     return draft.memo.of(PlacementCache, draft)
+
+
+def asked_of(draft: Draft, ask: Ask, pool: str) -> list[Asked]:
+    """The podsets that have pods to place, in a pool."""
+    cache, podsets = cache_of(draft), ask.workload.podsets
+    return [(podset, cache.shape(podset.pod, pool), size) for podset, size in zip(podsets, ask.counts) if size]
 
 
 def place(draft: Draft, ask: Ask, pool: str) -> Placements | None:
@@ -136,12 +142,10 @@ def place_gang(draft: Draft, ask: Ask, pool: str) -> Placements | None:
 
 
 def _parts(draft: Draft, ask: Ask, pool: str, strategy: str) -> list[Part]:
-    """The podsets that have pods to place."""
-    cache, chosen = cache_of(draft), strategy_of(ask.workload, ask.strategy, strategy)
+    chosen, snapshot = strategy_of(ask.workload, ask.strategy, strategy), draft.snapshot
     return [
-        Part(podset, count, cache.shape(podset.pod, pool), ask.allowed, podset.topology, chosen,
-             _anchors(draft.snapshot, ask, podset.name))
-        for podset, count in zip(ask.workload.podsets, ask.counts) if count
+        Part(one, size, shape, ask.allowed, one.topology, chosen, _anchors(snapshot, ask, one.name))
+        for one, shape, size in asked_of(draft, ask, pool)
     ]
 
 
@@ -260,8 +264,7 @@ def _shares(draft: Draft, part: Part, pieces: list[Piece]) -> tuple[NodeShare, .
 
 
 def _room(draft: Draft, part: Part, others: Iterable[Part] = ()) -> Counts:
-    """Room of the podset's pods on the nodes it is allowed to use; beside pods of the others that come with it there
-    may be more."""
+    """Room on the nodes that its pods may use; there may be more beside pods of `others`, which come with it."""
     pods = cache_of(draft).room(part.shape)
     if part.allowed is not None:
         pods = np.where(part.allowed, pods, 0)
@@ -297,7 +300,9 @@ def _singly(draft: Draft, tree: DomainTree, part: Part) -> list[Piece] | None:
             if pieces is not None:
                 return pieces
             continue
-        for region in (inside, *_homes(draft, part, inside)):
+        homes = (np.where(domain, inside, 0) for key in bound_to_itself(part.shape.pod)
+                 for domain in _domains(draft, key, [inside], [part.size]))  # fmt: skip
+        for region in chain((inside,), homes):
             with draft.trial():
                 rows = _one_by_one(draft, part, region.copy())
             if rows is not None:
@@ -322,13 +327,6 @@ def _by_segment(draft: Draft, tree: DomainTree, part: Part) -> list[Piece] | Non
             draft.seat(part.podset, part.shape.pool, (share,))
         whole, left, begun, anchors = whole + pieces, left - size, 0, None
     return whole
-
-
-def _homes(draft: Draft, part: Part, pods: Counts) -> Iterator[Counts]:
-    """Where the pods must stand together by their own affinity."""
-    for key in bound_to_itself(part.shape.pod):
-        for domain in _domains(draft, key, [pods], [part.size]):
-            yield np.where(domain, pods, 0)
 
 
 def _one_by_one(draft: Draft, part: Part, pods: Counts) -> list[int] | None:

@@ -26,8 +26,7 @@ LONG = 64
 """Entries of the short list, or one in LONG nodes if that is more, from which on a ranking is sorted anew."""
 
 
-Kept = dict[object, tuple[ByNode, int]]
-"""Arrays by node, and how much of the draft's log they know."""
+Kept = dict[object, tuple[ByNode, int]]  # arrays by node, and how much of the draft's log they know
 
 
 class Shapes(ByWorkload[tuple[int, str], Shape]):
@@ -149,8 +148,7 @@ class Ranking:
 
 
 class Slots:
-    """A class of single pods on its way through a ranking. It remembers up to where there is no room for
-    it."""
+    """A class of single pods on its way through a ranking: it remembers up to where there is no room for it."""
 
     def __init__(self, ranking: Ranking, shape: Shape, podsets: tuple[PodSet, ...], allowed: Mask | None) -> None:
         """`podsets` and `allowed` are told by identity and so kept."""
@@ -171,8 +169,7 @@ class Slots:
         return (PodSetPlacement(self.podsets[0].name, (share,)),) if share else None
 
     def take(self, count: int) -> list[Admission]:
-        """Charges the places of so many workloads more, one after the other, as far as there is room; their
-        admissions."""
+        """The admissions of so many workloads more, one after the other, as far as there is room; they are charged."""
         draft, pool, name = self.ranking.draft, self.shape.pool, self.podsets[0].name
         if count == 1:
             if (placed := self.next()) is None:

@@ -59,8 +59,7 @@ def skews(snapshot: Snapshot, standing: Standing, shape: Shape, leaving: Standin
 
 
 def bears(snapshot: Snapshot, standing: Standing, pod: PodClass) -> Mask:
-    """Nodes where no required term forbids the pod. More pods of its kind do not open others, as they do with a
-    spread."""
+    """Nodes where no required term forbids the pod; unlike with a spread, more of its kind do not open others."""
     return apart(snapshot, standing, pod) & near(snapshot, standing, pod)
 
 

@@ -69,9 +69,8 @@ def absolute(share: Share, live: int) -> int:
 
 @dataclass(slots=True, eq=False)
 class Branch:
-    """A queue in the tree. `path`: itself first, its root last; empty where its parents lead to no root. `line`: the
-    same without parents that have no quotas, which are transparent. `ledgers`, by pool: its own accounts, then those of
-    its ancestors."""
+    """A queue in the tree. `path`: itself first, its root last; empty where parents lead to none. `line`: that without
+    parents that have no quotas, which are transparent. `ledgers`, by pool: its accounts, then its ancestors'."""
 
     queue: Queue
     children: list["Branch"] = field(default_factory=list)
@@ -247,8 +246,7 @@ class QueueTree:
                 self._wait(queue, self.pools_of(queue, pools), sample[alike], full, count)
 
     def _wait(self, queue: str, pools: tuple[str, ...], one: Workload, counts: tuple[int, ...], times: int) -> None:
-        """What waits is asked of every pool it may go to, and once of all together; of the queues above only as far as
-        the limits below let it start."""
+        """Asked of each pool it may go to, and once of all; of queues above only as far as the limits below allow."""
         for name in (ALL, *pools) if pools else ():
             amounts = self.amounts(one.podsets, counts, pools[0] if name == ALL else name)
             more = {resource: amount * times for resource, amount in amounts.items()}
@@ -264,8 +262,7 @@ class QueueTree:
         return next((key for key in after if key not in ended or not ended[key].succeeded), "")
 
     def pools_of(self, queue: str, pools: tuple[str, ...]) -> tuple[str, ...]:
-        """The pools that a workload of the queue may use: in its own order, else its queue's, else by name; each
-        ancestor may narrow them."""
+        """Pools that workloads may use: in their own order, else the queue's, else by name; ancestors narrow them."""
         key = queue, pools
         if key not in self._allowed:
             path = self.branches[queue].path if queue in self.branches else ()
@@ -399,8 +396,7 @@ class QueueTree:
         return {one: rest * part / whole_pull for one, part in pull.items()}
 
     def _hand_out(self, parts: Mapping[Account, float], resource: str, left: int, most: Mapping[Account, int]) -> int:
-        """Units left over by rounding go to the largest remainder (equal ones may differ by what floats lose), then the
-        older queue, then by name; what is left."""
+        """Units lost by rounding go to the largest remainder, the older queue, then by name; returns what is left."""
         unit = UNIT.get(resource, 1)
         lost = {one: round((whole(part, unit) - part) / unit, 9) for one, part in parts.items()}
         for one in sorted(parts, key=lambda one: (lost[one], one.queue.created, one.queue.name)):

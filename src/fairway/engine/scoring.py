@@ -21,14 +21,11 @@ from .snapshot import Mask, Snapshot, of_nodes
 Values = NDArray[np.float64]
 Score = Callable[[Ground, Shape, Rows], Values]
 
-WISH = 10.0
-"""What a whole preference weighs against packing."""
+WISH = 10.0  # what a whole preference weighs against packing
 STRANDED, SOUGHT = 0.1, 0.05
 """What a node's GPUs weigh that lose their CPU, and what it weighs that a node is the only one for others."""
-TIE = 1e-3
-"""What tells nodes apart that are equal in whole per cent."""
-BUSY = 700
-"""Milli of its capacity from which on a node's measured use counts as risk."""
+TIE = 1e-3  # what tells nodes apart that are equal in whole per cent
+BUSY = 700  # milli of its capacity from which on a node's measured use counts as risk
 
 
 class Linear(NamedTuple):
@@ -119,8 +116,7 @@ def typical_of(snapshot: Snapshot, shapes: Iterable[Shape]) -> Typical:
 
 
 def _sought(snapshot: Snapshot, open_to: Mask, asked: Values) -> Values:
-    """What pods ask for that may not use every GPU, spread over the GPUs that they may use; 1: what all ask for, spread
-    over all."""
+    """What pods that may not use every GPU ask for, spread over those they may; 1: what all ask for, over all."""
     gpus = snapshot.capacity[3].astype(np.float64)
     room = open_to @ gpus
     few = np.where(room < gpus.sum(), asked, 0) / np.maximum(room, 1)

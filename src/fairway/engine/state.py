@@ -41,8 +41,7 @@ from .resources import DEVICE, capacity_of, columns, counts_of, device_memory, s
 from .snapshot import TURN, Columns, Mask, Snapshot, Tally
 
 DEFAULT_POOL = Pool("default")
-MOST_SHAPES = 1 << 17
-"""Shapes remembered; past it they are forgotten, which costs sharing and nothing else."""
+MOST_SHAPES = 1 << 17  # shapes remembered; past it they are forgotten, which costs sharing and nothing else
 
 Array = TypeVar("Array", Columns, NDArray[np.int32], Mask)
 Charge = tuple[PodClass, int, tuple[int, ...]]
@@ -154,9 +153,8 @@ class State:
         return self._layout.pools[index].name if index >= 0 else ""
 
     def is_overdrawn(self, node: str, key: str = "") -> bool:
-        """Whether pods ask for more than the node has, those that were placed there and are still to come included; but
-        not what workloads other than `key` hold there until others are gone, and so is held twice. Where `key` has
-        places there, of what it asks for."""
+        """Whether pods there, and those to come, ask for more than the node has of what `key` asks for, if it is there;
+        what other workloads hold until others are gone is held twice, and not counted."""
         row = self._rows.get(node) if node in self._nodes else None  # else it is gone since the last snapshot
         if row is not None and node in self._dirty:
             self._write(node, row)
