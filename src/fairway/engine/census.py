@@ -36,8 +36,7 @@ class Hurdle(NamedTuple):
 
 
 def census(draft: Draft, ask: Ask, pool: str, *, before: Mask | None = None) -> Census | None:
-    """The nodes of a pool for a pod of that podset that has the least room for its pods. `before`: the nodes that had
-    room until some was kept for others."""
+    """The nodes of a pool for a pod of the podset with the least room. `before`: those with room, kept or not."""
     parts = asked_of(draft, ask, pool)
     if not parts or (row := pool_row(draft.snapshot, pool)) < 0:
         return None

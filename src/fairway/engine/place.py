@@ -177,10 +177,9 @@ def _regions(draft: Draft, tree: DomainTree, parts: list[Part], wanted: Wanted) 
 
 
 def _together(draft: Draft, tree: DomainTree, parts: list[Part]) -> Placements | None:
-    """All podsets: those first beside which others must run, then the one with the fewest places for its pods. If they
-    do not fit so, the other way round, then with those that must meet in one domain, then spread instead of packed or
-    packed instead of spread: that is a wish, and one podset may leave the other no place by it; then out of each
-    other's way."""
+    """All podsets: those first beside which others must run, then that with the fewest places. If they do not fit so,
+    the other way round, then with those that must meet in one domain, then spread instead of packed or the reverse, for
+    that is a wish by which one podset may leave the other no place; then out of each other's way."""
     rooms = {part.podset.name: _room(draft, part, parts) for part in parts}
     scarcity = {part.podset.name: int(rooms[part.podset.name].sum()) // part.size for part in parts}
     if not all(scarcity.values()):

@@ -104,9 +104,8 @@ def runtime(workload: Workload, tree: QueueTree) -> float:
 
 
 def sort_by_need(line: list[Workload], kin: Sequence[RuntimeGroup], waited: Values, tree: QueueTree) -> None:
-    """First those that take the fewest GPU-seconds, in powers of two, halved for each `halving` of the patience that a
-    workload has waited. Powers count as far as what was learned tells runtimes at all: where it does not, the first to
-    come is first."""
+    """The fewest GPU-seconds first, in powers of two, halved for each `halving` of the patience that a workload has
+    waited. Powers count as far as what was learned tells runtimes: where it does not, the first to come is first."""
     known, queue = tree.needs, line[0].queue
     for one in {one.like: one for one in kin}.values():
         if one.like not in known:

@@ -64,8 +64,7 @@ class Way(NamedTuple):
 
 
 def _take(candidates: CandidateSet, workload: Workload) -> Verdict | None:
-    """Admit it after the victims that it needs; None if they do not suffice or may not be taken. Workloads beside which
-    it must run are only taken where no others suffice."""
+    """Admit it after the victims that it needs, those beside which it must run if no others do; None: none do."""
     neighbours, way = candidates.neighbours(workload), Way()
     if neighbours:
         verdict = _try(candidates, workload, Way(frozenset(neighbours)))
@@ -297,8 +296,7 @@ def record_victims(search: Search) -> set[str]:
 
 
 def _pause(victim: Running, cycle: Cycle) -> tuple[bool, bool]:
-    """Whether a victim is paused: in memory where that has room beside the workload that takes its place, else on disk
-    where its node can; and whether that is on disk."""
+    """Whether a victim is paused, in memory if that has room beside its taker, else on disk; and whether on disk."""
     key, draft = victim.workload.key, cycle.draft
     if not pauses(victim, cycle):
         return False, False

@@ -265,9 +265,8 @@ class Learned:
         return known.lengths.quantile(part, max(beyond, known.least)) if known else None
 
     def span(self, queue: str) -> float:
-        """Seconds that one workload of the queue takes its GPUs, on the mean over the time that they are taken; 0 where
-        nothing was learned. It is the longer of two means: over the runtimes of workloads that ended, which are mostly
-        short ones, and over the GPU-time that the running ones have had so far."""
+        """Seconds that one workload takes its GPUs, on the mean over the time that they are taken; 0 where nothing was
+        learned. The longer of two: by workloads that ended, mostly short ones, and by running ones so far."""
         ended = self._runtimes.get(queue, {}).get(("", ""), Sketch()).points
         return max(_mean_over_time(ended), _mean_over_time(self._running[1].get(queue, ())))
 
@@ -300,8 +299,7 @@ class Learned:
         return known is not None and known.group in self.kin(workload).groups[:3]
 
     def unknown_batch(self, workload: Workload) -> Group | None:
-        """Its batch, unless enough of that have ended: those that came together are alike, whatever they will be. None
-        where nothing was learned at all."""
+        """Its batch, unless enough of that have ended: what came together is alike. None if nothing was learned."""
         known, batch = self._of(workload), self.kin(workload).groups[0]
         return batch if known and known.group != batch else None
 
