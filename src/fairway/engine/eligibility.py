@@ -148,9 +148,8 @@ def _comes_to(one: Running, cycle: Cycle) -> float:
     """GPU-seconds of its attempt, with what pods used that it lost in this cycle, and of the next where it moves; of
     what leaves, what it used."""
     workload, pool, before = one.workload, one.admission.pool, cycle.draft.shrunk.get(one.workload.key)
-    gpus, ran = _gpus(workload, cycle.whole(one), pool, cycle), 0.0
-    if one.admitted_at is not None:
-        ran = cycle.now - one.admitted_at
+    gpus = _gpus(workload, cycle.whole(one), pool, cycle)
+    ran = 0.0 if one.admitted_at is None else cycle.now - one.admitted_at
     if one.is_leaving:
         return gpus * (ran + (lasts(workload, 0.0, cycle) if one.moves_to else 0.0))
     lost = _gpus(workload, counts_of(workload.podsets, before), pool, cycle) - gpus if before else 0.0

@@ -227,15 +227,12 @@ class State:
         """What the verdict makes of the workload; None: no change."""
         pending, running = self._pending.get(verdict.workload), self._running.get(verdict.workload)
         match verdict:
-            case Admit(admission=admission, after=after) if pending:
-                return Running(
-                    pending, admission, waits_for=after, is_promised=True, backfilled_for=verdict.backfilled_for
-                )
+            case Admit(admission=admission, after=after, backfilled_for=owner) if pending:
+                return Running(pending, admission, waits_for=after, is_promised=True, backfilled_for=owner)
             case Admit(admission=admission, after=after) if running:
                 return replace(running, admission=admission, waits_for=after, lost=(), lost_since=None)
-            case Evict(admission=admission) if running:
-                saves = verdict.saves
-                return replace(running, is_leaving=True, is_pausing=verdict.pauses, is_saving=saves, moves_to=admission)
+            case Evict(admission=admission, pauses=pauses, saves=saves) if running:
+                return replace(running, is_leaving=True, is_pausing=pauses, is_saving=saves, moves_to=admission)
             case Resize(admission=admission) if running:
                 return replace(running, admission=admission, lost=(), lost_since=None)
             case Finish() if running:
