@@ -9,6 +9,7 @@ from .draft import Draft as Draft
 from .eligibility import lasts as lasts
 from .explain import could_hold as could_hold
 from .explain import most_between as most_between
+from .feasibility import Values as Values
 from .labels import NAME as NAME
 from .labels import NOT_READY as NOT_READY
 from .labels import clash as clash
@@ -51,7 +52,6 @@ from .runtimes import groups as groups
 from .runtimes import job_family as job_family
 from .runtimes import known_group as known_group
 from .runtimes import learn as learn
-from .scoring import Values as Values
 from .snapshot import Columns as Columns
 from .snapshot import Mask as Mask
 from .snapshot import Snapshot as Snapshot

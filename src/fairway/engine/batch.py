@@ -13,14 +13,13 @@ from operator import attrgetter
 import numpy as np
 
 from .cycle import Cycle
-from .feasibility import Rows
+from .feasibility import Rows, Values
 from .model import Admission, Workload
 from .place import slots_of
 from .placement_cache import Slots
 from .plan import Admit
 from .queueing import NO_SHARE, Order, PendingQueue, QueueNode
 from .quota import Account
-from .scoring import Values
 
 FEWEST_STARTS, MOST_STARTS, MOST_AHEAD = 8, 256, 4096
 """Starts in a row behind which a batch is tried, at first and at most, and workloads of a queue in it."""

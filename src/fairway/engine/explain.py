@@ -12,9 +12,9 @@ from dataclasses import replace
 import numpy as np
 
 from .census import census, room_for
-from .devices import device_room
+from .devices import count_room, device_room
 from .draft import Draft
-from .feasibility import Counts, Request, Shape, chooses, count_room, labels_of, open_nodes, pool_row
+from .feasibility import Counts, Request, Shape, chooses, labels_of, open_nodes, pool_row
 from .labels import STATE
 from .memo import MOST_KEPT, Memo, remember
 from .model import CPU, GPU, MEMORY, PODS, Admission, Node, Running, Workload

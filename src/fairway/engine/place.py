@@ -17,12 +17,12 @@ import numpy as np
 
 from .devices import choose, room_of, shared_room
 from .draft import Draft
-from .feasibility import Counts, Piece, Rows, Shape, labels_of, open_nodes, pick, pool_row
+from .feasibility import Counts, Piece, Rows, Shape, Values, labels_of, open_nodes, pick, pool_row
 from .model import Admission, NodeShare, PodSet, PodSetPlacement, Topology, Workload
 from .placement_cache import PlacementCache, Ranking, Slots
 from .pod_affinity import admits, apart, attracts, bears, bound_to_itself, is_drawn, likes, looks_beside
 from .resources import DEVICE
-from .scoring import WISH, Values, linear, strategy_of
+from .scoring import WISH, linear, strategy_of
 from .snapshot import Mask, Snapshot
 from .topology import DomainTree, Wanted, domain_rooms, domains_of, lay, levels_asked, starts, tree_of
 

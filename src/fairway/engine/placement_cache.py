@@ -8,18 +8,18 @@ each remember up to where the former have no room for them. It is sorted anew wh
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain, repeat
 
 import numpy as np
 
 from .devices import choose, room_of
 from .draft import Draft
-from .feasibility import ByNode, Counts, Rows, Shape, feasible, request_of
+from .feasibility import ByNode, Counts, Rows, Shape, Values, feasible, request_of
 from .memo import ByWorkload, remember
 from .model import Admission, NodeShare, PodClass, PodSet, PodSetPlacement
 from .resources import DEVICE
-from .scoring import Linear, Score, Typical, Values, best_fit, kept_useful, less_fragmented, slope, total, typical_of
+from .scoring import Linear, Score, Typical, best_fit, kept_useful, less_fragmented, slope, total, typical_of
 from .snapshot import Mask
 
 LONG = 64
@@ -47,7 +47,6 @@ class PlacementCache:
         self.runs: dict[object, Slots] = {}
         self._rooms: Kept[Counts] = {}
         self._values: Kept[Values] = {}
-        self._typical: Typical | None = None
 
     def shape(self, pod: PodClass, pool: str) -> Shape:
         """The class in a pool; told by identity, which the value kept here keeps from being reused."""
@@ -89,17 +88,17 @@ class PlacementCache:
         """What orders nodes under a strategy, wishes apart."""
         if (by_typical := {"Fragmentation": kept_useful, "FGD": less_fragmented}.get(strategy)) is None:
             return best_fit if strategy == "BestFit" else partial(slope, 1.0 if strategy == "Spread" else -1.0)
-        if self._typical is None:
-            self._typical = typical_of(self.draft.snapshot, self._asked())
         return partial(by_typical, self._typical)
 
-    def _asked(self) -> Iterator[Shape]:
-        """The class of each pod that waits or runs, in the pool it may use first."""
-        snapshot = self.draft.snapshot
+    @cached_property
+    def _typical(self) -> Typical:
+        """By the class of each pod that waits or runs, in the pool it may use first."""
+        snapshot, shapes = self.draft.snapshot, list[Shape]()
         for workload in chain(snapshot.pending, (one.workload for one in snapshot.running)):
             pool = workload.pools[0] if workload.pools else snapshot.pools[0].name
             for podset in workload.podsets:
-                yield from repeat(self.shape(podset.pod, pool), podset.count)
+                shapes += [self.shape(podset.pod, pool)] * podset.count
+        return typical_of(snapshot, shapes)
 
 
 class Ranking:

@@ -12,10 +12,9 @@ from itertools import chain
 
 import numpy as np
 
-from .feasibility import Counts, Shape, labels_of, pool_row, selected, tolerated
+from .feasibility import Counts, Shape, Values, labels_of, pool_row, selected, tolerated
 from .labels import CLUSTER, NAME, clash, means, required, selects
 from .model import PodAffinity, PodClass, Spread
-from .scoring import Values
 from .snapshot import Mask, Snapshot
 
 Standing = Mapping[PodClass, Counts]

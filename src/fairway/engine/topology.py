@@ -19,9 +19,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .feasibility import ByNode, Counts, Piece, Rows, labels_of, pick, pool_row
+from .feasibility import ByNode, Counts, Piece, Rows, Values, labels_of, pick, pool_row
 from .model import Segment, Topology
-from .scoring import Values
 from .snapshot import Mask, Snapshot, of_nodes
 
 Fill = Callable[[Rows, Counts, int], list[Piece]]
