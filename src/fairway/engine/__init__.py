@@ -9,6 +9,7 @@ from .draft import Draft as Draft
 from .eligibility import lasts as lasts
 from .explain import could_hold as could_hold
 from .explain import most_between as most_between
+from .feasibility import Values as Values
 from .labels import NAME as NAME
 from .labels import NOT_READY as NOT_READY
 from .labels import clash as clash
@@ -22,28 +23,8 @@ from .model import *  # noqa: F403  the model is public as a whole
 from .place import Ask as Ask
 from .place import cache_of as cache_of
 from .place import place as place
-from .plan import RANK as RANK
-from .plan import Admit as Admit
-from .plan import Bar as Bar
-from .plan import Cause as Cause
-from .plan import Census as Census
-from .plan import Dependency as Dependency
-from .plan import Ending as Ending
-from .plan import Evict as Evict
-from .plan import Facts as Facts
-from .plan import Fault as Fault
-from .plan import Finish as Finish
-from .plan import Keep as Keep
-from .plan import Obstacle as Obstacle
-from .plan import Plan as Plan
-from .plan import Reason as Reason
-from .plan import Resize as Resize
-from .plan import Rule as Rule
-from .plan import Verdict as Verdict
-from .plan import Wait as Wait
-from .policy import DAY as DAY
-from .policy import FAIRWAY as FAIRWAY
-from .policy import Policy as Policy
+from .plan import *  # noqa: F403  and so is a plan
+from .policy import *  # noqa: F403
 from .queueing import level as level
 from .quota import Account as Account
 from .quota import QueueTree as QueueTree
@@ -71,7 +52,6 @@ from .runtimes import groups as groups
 from .runtimes import job_family as job_family
 from .runtimes import known_group as known_group
 from .runtimes import learn as learn
-from .scoring import Values as Values
 from .snapshot import Columns as Columns
 from .snapshot import Mask as Mask
 from .snapshot import Snapshot as Snapshot

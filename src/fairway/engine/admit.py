@@ -98,15 +98,14 @@ def wait(attempt: Attempt, cycle: Cycle) -> Wait:
 
 def _room_for(workload: Workload, pools: tuple[str, ...], cycle: Cycle) -> Why:
     """What room says; looked into once for all that ask for the same while nothing is written."""
-    key = id(workload.podsets), workload.topology, workload.excluded_nodes, workload.paused, pools, len(cycle.draft.log)
+    key = id(workload.podsets), workload.topology, workload.excluded_nodes, workload.paused, pools, cycle.draft.version
     if key not in cycle.told:
         cycle.told[key] = explain(cycle.draft, cycle.ask(workload, cycle.least(workload)), pools)
     return cycle.told[key]
 
 
 def shields(attempt: Attempt, cycle: Cycle) -> tuple[tuple[str, tuple[str, ...], float | None], ...]:
-    """What keeps it from evicting: the setting, the workloads that it protects ("evictionBudget": none), and until
-    when the first is protected, if that is known."""
+    """What keeps it from evicting: the setting, the workloads that it protects, if any, and when the first ends."""
     workload, found = attempt.workload, dict[str, dict[str, float | None]]()
     for pool in attempt.pools:
         for rule in rules_for(workload, pool, cycle):
@@ -159,8 +158,7 @@ def _beside_keeps(workload: Workload, pool: str, cycle: Cycle) -> Facts:
 
 
 def follow(workload: Workload, first: Workload, cycle: Cycle) -> Why:
-    """Why one that was not asked for in a strict line waits: for the first to go, unless it has reasons of its own,
-    which come first."""
+    """Why one behind a blocked head in a strict line waits: for reasons of its own, else for that head to go."""
     if why := refusal(workload, cycle) or delay(workload, cycle):
         return why
     _, whys = open_pools(workload, cycle)  # the limit or guarantee that it would break

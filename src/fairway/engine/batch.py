@@ -6,21 +6,20 @@ key of a queue larger, so their order is a merge, sorted at once. Limits are sum
 A batch ends where what comes next is not known, at a limit, and where the room ends; there `admit` decides.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from itertools import groupby, islice
 from operator import attrgetter
 
 import numpy as np
 
 from .cycle import Cycle
-from .feasibility import Rows
+from .feasibility import Rows, Values
 from .model import Admission, Workload
 from .place import slots_of
 from .placement_cache import Slots
 from .plan import Admit
 from .queueing import NO_SHARE, Order, PendingQueue, QueueNode
 from .quota import Account
-from .scoring import Values
 
 FEWEST_STARTS, MOST_STARTS, MOST_AHEAD = 8, 256, 4096
 """Starts in a row behind which a batch is tried, at first and at most, and workloads of a queue in it."""
@@ -35,15 +34,15 @@ def is_simple(workload: Workload, cycle: Cycle) -> bool:
 
 
 class Batch:
-    """What comes behind a workload that has just started (`first`), told of each turn. After `enough` starts in a row a
-    batch is tried; if it is short, twice as many are awaited before the next. `leaves`: the queues in which the next
-    wait, what waits in each, and where they begin."""
+    """What comes behind a start, `first`. After `enough` in a row a batch is tried; if it is short, twice as many are
+    awaited before the next. `leaves`: the queues in which the next wait, what waits in each, and where they begin."""
 
     def __init__(self, cycle: Cycle, order: Order) -> None:
         self.cycle, self.order = cycle, order
         self.row, self.enough, self.leaves = 0, FEWEST_STARTS, list[tuple[QueueNode, PendingQueue, int]]()
-        accounts = (one for branch in cycle.tree.branches.values() for one in branch.accounts.values())
+        accounts = [one for branch in cycle.tree.branches.values() for one in branch.accounts.values()]
         self.governed = {resource for one in accounts for resource in one.resources}
+        self.has_limits = any(one.limit for one in accounts)
 
     def follow(self, first: Workload) -> None:
         """Start what comes next, if there have been enough."""
@@ -124,21 +123,15 @@ class Batch:
 
     def _within_limits(self, workloads: list[Workload]) -> int:
         """How many of these, from the first on, no limit forbids."""
-        tree, pool, count = self.cycle.tree, self.pools[0], len(workloads)
-        queues, rows = {one.queue for one in workloads}, defaultdict[Account, list[int]](list)
-        limited = {queue: [one for one in tree.ledgers(queue, pool) if one.limit] for queue in queues}
-        if not any(limited.values()):
-            return count
-        for row, one in enumerate(workloads):
-            for account in limited[one.queue]:
-                rows[account].append(row)
-        asked = {key: self.cycle.asked(one, pool) for key, one in {id(one.podsets): one for one in workloads}.items()}
-        for account, own in rows.items():
-            for resource, limit in account.limit.items():
-                more = np.array([asked[id(workloads[row].podsets)].get(resource, 0) for row in own], np.int64)
-                over = np.flatnonzero((more > 0) & (account.held[resource] + np.cumsum(more) > limit))
-                count = min([count, *(own[at] for at in over[:1].tolist())])
-        return count
+        pool, taken = self.pools[0], Counter[tuple[Account, str]]()
+        for at, one in enumerate(workloads) if self.has_limits else ():
+            asked = self.cycle.asked(one, pool)
+            for account in self.cycle.accounts(one, pool):
+                for resource, limit in account.limit.items():
+                    taken[account, resource] += (more := asked.get(resource, 0))
+                    if more and account.held[resource] + taken[account, resource] > limit:
+                        return at
+        return len(workloads)
 
 
 def _keys(node: QueueNode, count: int) -> Values:

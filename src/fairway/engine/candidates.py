@@ -30,12 +30,9 @@ and 2 more for each pod that a PodDisruptionBudget does not allow to go."""
 Price = tuple[float, float, int, float, float]
 """Priority, cost, how many, all of those that are not moved; the cost of those that are; age negated: the smaller goes
 first among offers of a sort."""
-Covered = tuple[tuple[Disruption, int], ...]
-"""PodDisruptionBudgets, and how many of some pods each covers."""
-PodAt = tuple[str, int, int]
-"""A pod of an admission: podset, share, place in the share."""
-Turn = tuple[int, float, float, int, int, str]
-"""Which candidate goes first, its queue apart: the smaller."""
+Covered = tuple[tuple[Disruption, int], ...]  # podDisruptionBudgets, and how many of some pods each covers
+PodAt = tuple[str, int, int]  # a pod of an admission: podset, share, place in the share
+Turn = tuple[int, float, float, int, int, str]  # which candidate goes first, its queue apart: the smaller
 Offer = tuple[Sort, Price, list["Candidate"]]
 FREE: "Offer" = ((0, frozenset()), (0, 0.0, 0, 0.0, 0.0), [])
 
@@ -231,8 +228,7 @@ class CandidateSet:
         return sum([max(0, min(disrupted[one.key] + count - one.allowed, count)) for one, count in pods.items()])
 
     def in_order(self, taken: Iterable[Candidate]) -> list[Candidate]:
-        """Candidates taken, the first to take first: of budgets not exceeded, surplus, then the queue most above its
-        share now, then by their own order."""
+        """Candidates taken: of budgets not exceeded, surplus, the queue most above its share now, then by `order`."""
         ordered, disrupted = sorted(taken, key=attrgetter("order")), self.cycle.disrupted
         ranks = {queue: self.rule.rank(queue) for queue in {one.queue for one in ordered}}
         over = {one for one in ordered if any(disrupted[it.key] > it.allowed for it, _ in one.budgets)}
@@ -249,8 +245,7 @@ class CandidateSet:
             yield candidate
 
     def _ranked_in_turn(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
-        """Queues are ranked, and stages found, anew after each. With a mixed rule, a queue that may lose nothing yet is
-        asked again later."""
+        """Ranks and stages are found anew after each. With a mixed rule a queue that may lose none is asked again."""
         lines: defaultdict[tuple[int, str], list[Candidate]] = defaultdict(list)
         for candidate in sorted(candidates, key=attrgetter("order"), reverse=True):
             lines[self.stage(candidate), candidate.queue].append(candidate)
@@ -333,8 +328,7 @@ class CandidateSet:
         return len(counted) == len(candidates)
 
     def priced(self, candidates: list[Candidate], moved: Collection[str]) -> Offer:
-        """The offer of some candidates. Surplus alone has no cost: no workload starts again; one that is moved does not
-        count as taken."""
+        """Surplus alone has no cost: no workload starts again; one that is moved does not count as taken."""
         stage = 2 * self.excess(candidates) + any(one.pod is None for one in candidates)
         lost = [one for one in candidates if one.pod is not None or one.key not in moved] if moved else candidates
         gone = sum([one.victim.cost for one in candidates if one.key in moved]) if moved else 0.0

@@ -16,7 +16,7 @@ from .draft import Draft
 from .feasibility import Counts, Shape, matches, pool_row, satisfies, taints_of, usable
 from .labels import CLUSTER, CORDON, NAME, READINESS, required, tolerates
 from .model import Expression, PodSet, Term
-from .place import Ask, cache_of
+from .place import Ask, asked_of, cache_of
 from .plan import Bar, Census, Obstacle
 from .pod_affinity import attracts, near, parted, skews
 from .snapshot import Mask, Snapshot, of_nodes
@@ -36,23 +36,19 @@ class Hurdle(NamedTuple):
 
 
 def census(draft: Draft, ask: Ask, pool: str, *, before: Mask | None = None) -> Census | None:
-    """The nodes of a pool for a pod of that podset that has the least room for its pods. `before`: the nodes that had
-    room until some was kept for others."""
-    parts = [(podset, size) for podset, size in zip(ask.workload.podsets, ask.counts) if size]
+    """The nodes of a pool for a pod of the podset with the least room. `before`: those with room, kept or not."""
+    parts = asked_of(draft, ask, pool)
     if not parts or (row := pool_row(draft.snapshot, pool)) < 0:
         return None
-    shapes = [cache_of(draft).shape(podset.pod, pool) for podset, _ in parts]
-    shares = [int(room_for(draft, ask, shape).sum()) / size for shape, (_, size) in zip(shapes, parts)]
-    tightest = int(np.argmin(shares))
-    podset, size = parts[tightest]
-    pod, request = podset.pod, shapes[tightest].request
-    of_nodes_alone = replace(pod, namespace="", requests=(), labels=(), pod_affinity=(), spread=(), exclusive=())
-    nodes, left, lasting = _ruled_out(draft.snapshot, Shape(of_nodes_alone, request, pool), row)
+    shares = [int(room_for(draft, ask, shape).sum()) / size for _, shape, size in parts]
+    podset, shape, size = parts[int(np.argmin(shares))]
+    of_nodes_alone = replace(shape.pod, namespace="", requests=(), labels=(), pod_affinity=(), spread=(), exclusive=())
+    nodes, left, lasting = _ruled_out(draft.snapshot, shape._replace(pod=of_nodes_alone), row)
     found: dict[tuple[Bar, object], Obstacle] = {(one.bar, one.about): one for one in lasting}
-    for hurdle in _passing(draft, ask, shapes[tightest], before):
+    for hurdle in _passing(draft, ask, shape, before):
         left = _meet(hurdle, left, found)
     name = podset.name if len(parts) > 1 else ""
-    room = int(room_for(draft, ask, shapes[tightest])[left].sum())
+    room = int(room_for(draft, ask, shape)[left].sum())
     return Census(nodes, int(np.count_nonzero(left)), room, size, tuple(found.values()), name)
 
 
@@ -68,8 +64,7 @@ def _ruled_out(snapshot: Snapshot, shape: Shape, row: int) -> tuple[int, Mask, t
 
 def open_to(draft: Draft, ask: Ask, pool: str) -> Mask:
     """Nodes with room for a pod of any podset."""
-    shapes = [cache_of(draft).shape(podset.pod, pool) for podset, size in zip(ask.workload.podsets, ask.counts) if size]
-    mask: Mask = np.logical_or.reduce([room_for(draft, ask, shape) > 0 for shape in shapes])
+    mask: Mask = np.logical_or.reduce([room_for(draft, ask, shape) > 0 for _, shape, _ in asked_of(draft, ask, pool)])
     return mask
 
 

@@ -14,8 +14,7 @@ from .place import Ask, cache_of
 
 
 def first_with_room(draft: Draft, ask: Ask, pool: str, keys: list[str]) -> int:
-    """The first of these workloads that run or start ("": none) with whose going each podset, by itself, has room for
-    its pods; as many as there are, where none has."""
+    """The first of these workloads ("": none) with whose going each podset by itself has room; else their number."""
     cache, frees = cache_of(draft), dict[int, list[int]]()
     shapes = [cache.shape(podset.pod, pool) for podset in ask.workload.podsets]
     masks = [cache.mask(one) if ask.allowed is None else cache.mask(one) & ask.allowed for one in shapes]

@@ -25,18 +25,14 @@ from .reservations import Timeline
 from .resources import counts_of
 from .snapshot import Mask, Snapshot
 
-SHARED = RANK[Reason.BUDGET_SPENT]
-"""From this reason on, what one is told holds for all that are like it."""
-HOPELESS = frozenset((Reason.LEVEL_UNKNOWN, Reason.NEVER_FITS))
-"""These do, too."""
+SHARED = RANK[Reason.BUDGET_SPENT]  # from this reason on, what one is told holds for all that are like it
+HOPELESS = frozenset((Reason.LEVEL_UNKNOWN, Reason.NEVER_FITS))  # these do, too
 
-MOST_HOLD_TRIES = 64
-"""Times for hold that are looked for in one cycle."""
+MOST_HOLD_TRIES = 64  # times for holds that are looked for in one cycle
 
 
 class Attempt(NamedTuple):
-    """A workload's turn, as far as it came. `pools`: those in which quota lets it start; `whys`: what stands against it
-    so far; `verdict`: its start, if there was room."""
+    """A workload's turn. `pools`: where quota lets it start; `whys`: what stands against it; `verdict`: its start."""
 
     workload: Workload
     pools: tuple[str, ...] = ()
@@ -68,7 +64,6 @@ class Cycle:
         self.short: dict[str, Keep] = {}  # elastic workloads that grow no further
         self.tries = MOST_HOLD_TRIES
         self._plain = {name for name, branch in self.tree.branches.items() if branch.is_plain}
-        self._least: dict[int, tuple[int, ...]] = {}
         self._attained: dict[str, float] = {}
         self._masks: dict[tuple[str, ...], Mask | None] = {(): None}
         self._shunned: dict[tuple[object, ...], bool] = {}
@@ -80,8 +75,7 @@ class Cycle:
             self.again_at = time
 
     def foresee(self) -> None:
-        """Wake when time alone changes what is asked or kept: windows begin and end, a workload has waited too long, or
-        a policy changes a priority."""
+        """Wake when windows begin and end, a workload has waited too long, or a policy changes a priority."""
         self.wake(self.snapshot.alters_at)
         for window in self.timeline.windows:
             self.wake(window.since)
@@ -95,10 +89,7 @@ class Cycle:
 
     def least(self, workload: Workload) -> tuple[int, ...]:
         """How many pods of each podset it starts with at least."""
-        found = self._least.get(id(workload.podsets))
-        if found is None:
-            found = self._least[id(workload.podsets)] = tuple(podset.min_count for podset in workload.podsets)
-        return found
+        return tuple([podset.min_count for podset in workload.podsets])
 
     @cached_property
     def waiting(self) -> dict[str, tuple[str, ...]]:

@@ -39,8 +39,7 @@ def decide(snapshot: Snapshot, policy: Policy) -> Plan:
 
 
 def turns(snapshot: Snapshot, policy: Policy) -> Iterator[tuple[str, bool]]:
-    """Waiting workloads in the order in which `decide` comes to them, and whether it starts each without waiting for
-    others to stop. What else comes of it is decided when the next is asked for."""
+    """Waiting workloads in their turn, and whether `decide` starts each without waiting for others to stop."""
     cycle = Cycle(snapshot, policy)
     lines, _ = _begin(cycle)
     for workload in Order(cycle.draft, lines, cycle.wish).in_order(cycle.draft.started):
@@ -106,9 +105,8 @@ class LastPlan:
 
 
 def plan_of(cycle: Cycle, lines: dict[str, PendingQueue]) -> Plan:
-    """All verdicts in the order decided, each wait with its position in its queue; one not asked for waits as, or
-    behind, another; what runs on is kept. What has not changed is the same value as in the cycle before: whoever
-    compares plans is done with it at once."""
+    """All verdicts in the order decided, each wait with its position; one not asked for waits as, or behind, another.
+    What has not changed is the same value as in the cycle before, so that to compare plans costs little."""
     verdicts, last, started = cycle.verdicts, cycle.snapshot.memo.of(LastPlan), cycle.draft.started
     last.place(lines, started)
     before, waits, keeps = last.waits, dict[str, Wait](), dict[str, Keep]()

@@ -1,4 +1,5 @@
-"""Which GPUs inside a node: whole ones from one NVLink or NUMA group, fractions on a shared device.
+"""How many pods a node has room for, and on which GPUs: whole ones of one NVLink or NUMA group, fractions on a shared
+device. Room is whole pods: the least over the resources of free // request, and what the devices allow.
 
 Devices are told apart on nodes whose chooser is the Scheduler or a Claim; `device_free` holds their milli-GPU, 0 for
 what is broken or partitioned, so neither is ever chosen. On Kubelet nodes only counts are planned: no fraction goes
@@ -10,24 +11,23 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from .feasibility import PLENTY, Counts, Ground, Request, Shape, Where, chooses, count_room, pick
+from .draft import Draft
+from .feasibility import PLENTY, Counts, Request, Shape, Where, chooses, pick
 from .model import GPU, Node, NodeShare, PodClass
 from .resources import DEVICE
 
 DeviceSlots = tuple[int, ...]
-Offers = dict[int, dict[str, int]]
-"""What is left in each NUMA group of a node."""
-PAIR, NVLINK, NUMA = ("nvlink", "numa"), ("nvlink",), ("numa",)
-"""What the devices of a group have in common."""
+Offers = dict[int, dict[str, int]]  # what is left in each NUMA group of a node
+PAIR, NVLINK, NUMA = ("nvlink", "numa"), ("nvlink",), ("numa",)  # what the devices of a group have in common
 
 
-def device_room(ground: Ground, shape: Shape, rows: Where) -> Counts:
+def device_room(draft: Draft, shape: Shape, rows: Where) -> Counts:
     """Pods that the devices of these nodes allow; PLENTY where they set no bound."""
     pod, request, _ = shape
-    free = ground.device_free[rows]
+    free = draft.device_free[rows]
     if pod.alignment_required:
-        nodes = np.arange(len(ground.snapshot.nodes))[rows]
-        return np.array([_aligned(ground, shape, row) for row in nodes.tolist()], np.int64)
+        nodes = np.arange(len(draft.snapshot.nodes))[rows]
+        return np.array([_aligned(draft, shape, row) for row in nodes.tolist()], np.int64)
     if request.share:
         parts: Counts = np.maximum(free // request.share, 0).sum(axis=1, dtype=np.int64)
         return parts
@@ -37,36 +37,47 @@ def device_room(ground: Ground, shape: Shape, rows: Where) -> Counts:
     return np.where(free[:, 0] >= 0, whole, PLENTY)
 
 
-def room_of(ground: Ground, shape: Shape, rows: Where) -> Counts:
+def room_of(draft: Draft, shape: Shape, rows: Where) -> Counts:
     """Pods of the class that each of these nodes could take now, constraints apart."""
     pod, request, _ = shape
-    room = count_room(ground, request, rows)
+    room = count_room(draft, request, rows)
     if request.devices or request.share or pod.alignment_required:
-        room = np.minimum(room, device_room(ground, shape, rows))
+        room = np.minimum(room, device_room(draft, shape, rows))
     return np.minimum(room, 1) if pod.host_ports else room
 
 
-def shared_room(ground: Ground, request: Request, rows: Where) -> Counts:
+def count_room(draft: Draft, request: Request, rows: Where) -> Counts:
+    """Pods that the free amounts of these nodes allow, devices apart."""
+    room: Counts | None = None
+    for column, amount in zip(request.columns, request.amounts):
+        pods = draft.free[column, rows] // amount
+        room = pods if room is None else np.minimum(room, pods)
+    if room is None or not request.is_known:
+        return np.zeros_like(draft.free[0, rows])
+    return np.maximum(room, 0)
+
+
+def shared_room(draft: Draft, request: Request, rows: Where) -> Counts:
     """Pods that the devices already shared could take."""
-    free = ground.device_free[rows]
+    free = draft.device_free[rows]
     parts: Counts = np.where((free > 0) & (free < DEVICE), free // request.share, 0).sum(axis=1, dtype=np.int64)
     return parts
 
 
-def tightest(ground: Ground, request: Request, rows: Where) -> Counts:
+def tightest(draft: Draft, request: Request, rows: Where) -> Counts:
     """The least room of a shared device that fits, per node; DEVICE where only a free one does."""
-    free = ground.device_free[rows]
+    free = draft.device_free[rows]
     least: Counts = np.where((free >= request.share) & (free < DEVICE), free, DEVICE).min(axis=1, initial=DEVICE)
     return least
 
 
-def choose(ground: Ground, shape: Shape, row: int, *, count: int) -> NodeShare | None:
-    """So many pods on a node with the devices of each; None if they do not fit it. The ground is not changed."""
+def choose(draft: Draft, shape: Shape, row: int, *, count: int) -> NodeShare | None:
+    """So many pods on a node with the devices of each; None if they do not fit it. The draft is not changed."""
     pod, request, _ = shape
-    node = ground.snapshot.nodes[row]
+    node = draft.snapshot.nodes[row]
     if not (request.devices or request.share) or not chooses(node):
         return NodeShare(node.name, count)
-    free, numa = ground.device_free[row].tolist(), _offers_of(ground, row)
+    free, numa = draft.device_free[row].tolist(), _offers_of(draft, row)
     chosen = []
     for _ in range(count):
         slots = _shared_slot(node, free, request) if request.share else _whole_slots(node, free, pod, request, numa)
@@ -123,11 +134,11 @@ def _take(offered: dict[str, int], amounts: Iterable[tuple[str, int]]) -> None:
             offered[name] -= amount
 
 
-def _offers_of(ground: Ground, row: int) -> Offers:
+def _offers_of(draft: Draft, row: int) -> Offers:
     """What is left in each NUMA group, as far as its holders are known."""
-    left = {one.index: dict(one.capacity) for one in ground.snapshot.nodes[row].numa}
+    left = {one.index: dict(one.capacity) for one in draft.snapshot.nodes[row].numa}
     for group, offered in left.items():
-        _take(offered, ground.groups.get((row, group), {}).items())
+        _take(offered, draft.groups.get((row, group), {}).items())
     return left
 
 
@@ -138,10 +149,10 @@ def _times(offered: dict[str, int], pod: PodClass, *, but: str) -> int:
     return max(min(rooms, default=PLENTY), 0)
 
 
-def _aligned(ground: Ground, shape: Shape, row: int) -> int:
+def _aligned(draft: Draft, shape: Shape, row: int) -> int:
     """Pods that one NUMA group each can hold whole: devices, CPU and NIC."""
-    (pod, request, _), node = shape, ground.snapshot.nodes[row]
-    offers, free = _offers_of(ground, row), ground.device_free[row].tolist()
+    (pod, request, _), node = shape, draft.snapshot.nodes[row]
+    offers, free = _offers_of(draft, row), draft.device_free[row].tolist()
     if not chooses(node) or not (request.devices or request.share):
         if not offers or (request.share and not chooses(node)):
             return 0 if node.chooser == "Kubelet" else PLENTY

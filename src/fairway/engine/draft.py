@@ -12,22 +12,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from itertools import product, zip_longest
+from itertools import product
 from operator import attrgetter
 
 import numpy as np
 
 from .feasibility import Counts, has_groups
 from .memo import Key, Memo, Value
-from .model import Admission, PodClass, PodSet, PodSetPlacement, Running, Workload
+from .model import Admission, NodeShare, PodClass, PodSet, PodSetPlacement, Running, Workload
 from .pod_affinity import is_friend, is_stray, keys_apart, meets
 from .policy import FAIRWAY, Policy
 from .quota import QueueTree
 from .resources import DEVICE, counts_of, device_memory, frozen, memory_of, shared, taken
 from .snapshot import Columns, Snapshot
 
-Room = Sequence[int]
-"""Of one node: amounts by resource, and behind them milli-GPU by device slot, or no more where no device is told."""
+Room = Sequence[int]  # of one node: amounts by resource, and behind them milli-GPU by device slot
 PodsAt = tuple[PodClass, int, int, tuple[tuple[int, ...], ...]]
 """Class, row, number of pods, and the devices of each pod where known."""
 
@@ -53,7 +52,7 @@ class Draft:
         self.exits: dict[int, set[str]] = {}  # row → keys of those that leave it, or leave some of it
         self._strange: dict[str, tuple[PodClass, int]] = {}  # pods of others that leave
         self.log: list[int] = []  # rows in the order written
-        self.returns = 0  # how often room may have come back, or in sight again
+        self.version = 0  # the length of the log when room was written last, undone trials apart
         self.memo = Memo()  # what placement found out about this draft
         self.standing: dict[PodClass, Counts] = {}  # int64[node] pods of each class, if the snapshot is social
         self.groups: dict[tuple[int, int], Counter[str]] = {}  # held of a NUMA group, by row and group, where told
@@ -62,11 +61,10 @@ class Draft:
         self.device_free: Columns = (now or snapshot).device_free.copy()  # int64[node, slot], milli-GPU; -1: none
         self._known: dict[tuple[int, int], tuple[Columns, list[tuple[int, int]]]] = {}  # what pods take
         self._lists: dict[tuple[int, int, int], list[int]] = {}
-        self._memory = {pool.name: memory for pool, memory in zip(snapshot.pools, snapshot.gpu_memory)}
         self._undo: list[Callable[[], object]] = []
         self._depth = 0
         if now is None:
-            self._seat()
+            self._count_standing()
             self._show_out()
         else:
             self.groups = {group: held.copy() for group, held in now.groups.items()}
@@ -104,7 +102,7 @@ class Draft:
         has_room = all(ahead.has_room(row, amounts) for row, amounts in self.holdings(*_kept(one)).items())
         if not has_room or not (on_disk or self._count_kept(one)):
             return False
-        self._keep(ahead, one)
+        self._hold(ahead, *_kept(one))
         self.put(self.running, key, one)
         return True
 
@@ -119,9 +117,15 @@ class Draft:
         self.note(lambda: tree.keep(queue, pool, -memory))
         return True
 
-    def _keep(self, view: "Draft", one: Running) -> None:
-        view.charge(*_kept(one), 1)
-        self.note(lambda: view.charge(*_kept(one), -1))
+    def _hold(self, view: "Draft", podsets: tuple[PodSet, ...], there: Admission) -> None:
+        """Pods stand there, in no queue, as one view has it; a trial undoes it."""
+        view.charge(podsets, there, 1)
+        self.note(partial(view.charge, podsets, there, -1))
+
+    def seat(self, podset: PodSet, pool: str, shares: tuple[NodeShare, ...]) -> None:
+        """Pods that are tried stand there, now and later; a trial undoes it."""
+        for view in filter(None, (self, self.later)):
+            self._hold(view, (podset,), Admission(pool, (PodSetPlacement(podset.name, shares),)))
 
     def move(self, key: str, admission: Admission) -> None:
         """It has been told to go, and finds a place elsewhere."""
@@ -148,7 +152,7 @@ class Draft:
             self._take(one.workload, one.admission, 1, now=False)
         self._take(one.workload, one.admission, -1)
         if one.is_pausing:  # `later` holds its memory already
-            self._keep(self, one)
+            self._hold(self, *_kept(one))
         there = one.moves_to
         self.put(self.running, key, replace(one, admission=there, moves_to=None, is_leaving=False) if there else None)
 
@@ -171,7 +175,7 @@ class Draft:
     @contextmanager
     def trial(self) -> Iterator[Trial]:
         """Whatever changes inside is undone at its end, unless the trial is kept."""
-        mark, depth, trial = len(self._undo), self._depth, Trial()
+        mark, depth, version, trial = len(self._undo), self._depth, self.version, Trial()
         self._depth += 1
         try:
             yield trial
@@ -180,6 +184,7 @@ class Draft:
                 self._depth = 0  # what undoes is not itself to be undone
                 while len(self._undo) > mark:
                     self._undo.pop()()
+                self.version = version
             self._depth = depth
             if not depth:
                 self._undo.clear()
@@ -219,7 +224,7 @@ class Draft:
     def waits_for(self, podsets: tuple[PodSet, ...], admission: Admission) -> tuple[str, ...]:
         """The workloads that must go before these places are free: those that leave its nodes, where what its pods
         request is held twice, and those beside which its pods may not stand."""
-        waits, memory = self.repelled_by(podsets, admission), self._memory.get(admission.pool, 0)
+        waits, memory = self.repelled_by(podsets, admission), self.tree.memory.get(admission.pool, 0)
         for pod, row, _, devices in self._shares(podsets, admission):
             if self.exits.get(row):
                 is_short = self.free[self._takes(pod, memory)[0] > 0, row] < 0
@@ -277,7 +282,7 @@ class Draft:
 
     def charge(self, podsets: tuple[PodSet, ...], admission: Admission, times: int) -> None:
         """Take what an admission holds, so many times; give it back if `times` is negative."""
-        memory = self._memory.get(admission.pool, 0)
+        memory = self.tree.memory.get(admission.pool, 0)
         for pod, row, count, devices in self._shares(podsets, admission):
             self._write(pod, row, count * times, memory)
             for one in devices:
@@ -301,24 +306,22 @@ class Draft:
 
     def footprint(self, podsets: tuple[PodSet, ...], admission: Admission) -> dict[int, Columns]:
         """int64[resource + device slot] by row: what an admission holds."""
-        found, slots = self.holdings(podsets, admission), self.device_free.shape[1]
-        none, whole = [0] * slots, len(self.snapshot.resources) + slots
-        return {row: np.array(one if len(one) == whole else [*one, *none], np.int64) for row, one in found.items()}
+        return {row: np.array(one, np.int64) for row, one in self.holdings(podsets, admission).items()}
 
     def holdings(self, podsets: tuple[PodSet, ...], admission: Admission) -> dict[int, Room]:
         """The same as lists, which alike pods may share: they are not to be written."""
-        memory, held = self._memory.get(admission.pool, 0), dict[int, Room]()
+        memory, held = self.tree.memory.get(admission.pool, 0), dict[int, Room]()
         columns, slots = len(self.snapshot.resources), self.device_free.shape[1]
         for pod, row, count, devices in self._shares(podsets, admission):
             key = id(pod), memory, count
             if key not in self._lists:
-                self._lists[key] = (self._takes(pod, memory)[0] * count).tolist()
-            amounts = self._lists[key] + [0] * slots if devices else self._lists[key]
+                self._lists[key] = (self._takes(pod, memory)[0] * count).tolist() + [0] * slots
+            amounts = self._lists[key].copy() if devices else self._lists[key]
             for one in devices:
                 for slot, part in self._slots(pod, row, one, memory):
                     amounts[columns + slot] += part
             before = held.get(row)
-            held[row] = [sum(pair) for pair in zip_longest(before, amounts, fillvalue=0)] if before else amounts
+            held[row] = [sum(pair) for pair in zip(before, amounts)] if before else amounts
         return held
 
     def holder(self, key: str) -> tuple[Workload, Admission]:
@@ -337,7 +340,7 @@ class Draft:
         self.free[:, row] -= hidden[:columns]
         self.device_free[row] -= hidden[columns:]
         self.log.append(row)
-        self.returns += 1
+        self.version = len(self.log)
 
     def _takes(self, pod: PodClass, memory: int) -> tuple[Columns, list[tuple[int, int]]]:
         """int64[resource]: what a pod takes; and the columns and amounts that are not 0."""
@@ -353,7 +356,7 @@ class Draft:
         for column, amount in self._takes(pod, memory)[1]:
             self._cells[column, row] -= amount * count
         self.log.append(row)
-        self.returns += count < 0
+        self.version = len(self.log)
         if self.snapshot.is_social:
             if pod not in self.standing:
                 self.standing[pod] = np.zeros(len(self.snapshot.nodes), np.int64)
@@ -376,7 +379,7 @@ class Draft:
 
     # The beginning
 
-    def _seat(self) -> None:
+    def _count_standing(self) -> None:
         """Count which pods run where, for pods with affinity or spread, and what of each NUMA group is held."""
         if not self.snapshot.is_social and not has_groups(self.snapshot):
             return

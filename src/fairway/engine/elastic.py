@@ -22,13 +22,10 @@ from .reclaim import has_room_beside, is_fair, record_victims, spares
 from .resources import counts_of
 from .search import Search
 
-MOST_SURPLUS_TRIES = 64
-"""Times in a cycle that surplus of others is sought."""
-MOST_TOLD = 64
-"""Elastic workloads of which a cycle says why they grow no further."""
+MOST_SURPLUS_TRIES = 64  # times in a cycle that surplus of others is sought
+MOST_TOLD = 64  # elastic workloads of which a cycle says why they grow no further
 
-Stuck = set[tuple[str, int]]
-"""Workloads by key, and which podset of theirs."""
+Stuck = set[tuple[str, int]]  # workloads by key, and which podset of theirs
 
 
 def _say(workload: Workload, stands: Admission, placed: Placements, cycle: Cycle) -> None:
@@ -143,8 +140,7 @@ def joined(workload: Workload, stands: Admission, more: Placements) -> Admission
 
 
 class Growth:
-    """The elastic workloads of one leaf: higher priority first, then those nearest their minimum. `stuck`: podsets that
-    found no place."""
+    """Elastic workloads of a leaf: by priority, then nearest their minimum. `stuck`: podsets that found no place."""
 
     def __init__(self, stuck: Stuck, cycle: Cycle) -> None:
         self._stuck, self._cycle = stuck, cycle
@@ -195,7 +191,8 @@ def grow(cycle: Cycle) -> None:
     for workload in Order(draft, lines, lambda one: _wish(one, stuck, cycle), is_steady=False).in_order(grown):
         grown.discard(workload.key)
         more = next_pod(workload, stuck, cycle)
-        if workload.key not in draft.shrunk and _gets(workload, more, surplus, cycle):
+        may_grow = workload.key not in draft.shrunk and not over_budget(workload, more, cycle)
+        if may_grow and (complete(workload, more, cycle) or surplus.give(workload, more)):
             surplus.changed.setdefault(workload.key, "")
             grown.add(workload.key)
     for key, at in sorted(stuck)[:MOST_TOLD] if cycle.policy.tells_why else ():
@@ -212,13 +209,6 @@ def _shortage(workload: Workload, at: int, cycle: Cycle) -> Why:
         return why
     is_kept = place(cycle.draft, ask, pool) is not None
     return (Reason.HELD_FOR, Facts(pool=pool)) if is_kept else explain(cycle.draft, ask, (pool,))
-
-
-def _gets(workload: Workload, more: tuple[int, ...], surplus: Surplus, cycle: Cycle) -> bool:
-    """Whether it got a pod more in idle room, else where others lose one, if its queues can pay for it."""
-    if over_budget(workload, more, cycle):
-        return False
-    return complete(workload, more, cycle) or surplus.give(workload, more)
 
 
 def _wish(workload: Workload, stuck: Stuck, cycle: Cycle) -> tuple[str, Demand]:

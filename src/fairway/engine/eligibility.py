@@ -17,8 +17,7 @@ from .quota import Account, Branch, Demand, invalid_parent
 from .reservations import CERTAIN
 from .resources import DEVICE, counts_of
 
-MOST_LINKS = 64
-"""Workloads looked at in search of a circle of `after`."""
+MOST_LINKS = 64  # workloads looked at in search of a circle of `after`
 
 
 def refusal(workload: Workload, cycle: Cycle) -> Why | None:
@@ -94,8 +93,7 @@ def _depends(workload: Workload, key: str, cycle: Cycle) -> Facts:
 
 
 def over_budget(workload: Workload, more: tuple[int, ...], cycle: Cycle) -> Why | None:
-    """The first of its queue and those above that could overrun its budget with so many pods more, in the pool where
-    they count most. What uses no GPU costs nothing."""
+    """The first queue, from its own up, that could overrun its budget with these pods, where they count most."""
     for at in cycle.tree.branches[workload.queue].path:
         if at.queue.budget is not None:
             gpus = max(_gpus(workload, more, pool, cycle) for pool in cycle.pools_of(workload))
@@ -109,8 +107,7 @@ def _gpus(workload: Workload, counts: tuple[int, ...], pool: str, cycle: Cycle) 
 
 
 def _overruns(branch: Branch, workload: Workload, gpus: float, cycle: Cycle) -> Why | None:
-    """Whether with so many GPUs for it, and with all that runs, the queue could spend more GPU-seconds than its
-    budget."""
+    """Whether with so many GPUs for it, beside all that runs, the queue could overrun its budget."""
     queue, (spent, since) = branch.queue, branch.queue.spent(cycle.now)
     period, budget = queue.budget_period, queue.budget or 0
     ends = None if queue.ledger.budget_since is None or period is None else since + period
@@ -152,9 +149,8 @@ def _comes_to(one: Running, cycle: Cycle) -> float:
     """GPU-seconds of its attempt, with what pods used that it lost in this cycle, and of the next where it moves; of
     what leaves, what it used."""
     workload, pool, before = one.workload, one.admission.pool, cycle.draft.shrunk.get(one.workload.key)
-    gpus, ran = _gpus(workload, cycle.whole(one), pool, cycle), 0.0
-    if one.admitted_at is not None:
-        ran = cycle.now - one.admitted_at
+    gpus = _gpus(workload, cycle.whole(one), pool, cycle)
+    ran = 0.0 if one.admitted_at is None else cycle.now - one.admitted_at
     if one.is_leaving:
         return gpus * (ran + (lasts(workload, 0.0, cycle) if one.moves_to else 0.0))
     lost = _gpus(workload, counts_of(workload.podsets, before), pool, cycle) - gpus if before else 0.0

@@ -198,8 +198,7 @@ class Borrowers:
                 self._levels[_above(at)][at.queue.name] = at
 
     def of(self, branch: Branch, pool: str) -> list[str]:
-        """Those that hold something that a queue could take back now: at the level under the common ancestor more is
-        held than is guaranteed. Victims only make that less."""
+        """Those from which a queue could take back: more is held than guaranteed under the common ancestor."""
         found = list[str]()
         for at in branch.line:
             for name, other in self._levels[_above(at)].items():
@@ -216,9 +215,8 @@ def _above(branch: Branch) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """Another queue, as seen from the asking one. `mine`, `theirs`: the accounts at the level under the lowest common
-    ancestor; `is_asked`: what is requested is governed in `mine`; `way`: from there down to the queue; `least`: how
-    long what runs there must have run."""
+    """Another queue, as seen from the asking one. `mine`, `theirs`: accounts under the lowest common ancestor; `way`:
+    from there down to the queue; `is_asked`: `mine` governs what is requested; `least`: its minimum runtime."""
 
     mine: list[Account]
     theirs: list[Account]
@@ -292,8 +290,7 @@ def within_guaranteed(workload: Workload, pool: str, cycle: Cycle) -> bool:
 
 
 def young(one: Running, least: float, cycle: Cycle) -> Shield | None:
-    """Its minimum runtime, if that is not over. What was admitted at this very moment is not evicted; what was admitted
-    at a time unknown is not protected."""
+    """Its minimum runtime, if not over; this very moment at least. Admitted at an unknown time: not protected."""
     if one.admitted_at is None or (cycle.now >= one.admitted_at + least and cycle.now > one.admitted_at):
         return None
     ends = max(one.admitted_at + least, cycle.now + SOON)

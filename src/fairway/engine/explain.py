@@ -12,13 +12,13 @@ from dataclasses import replace
 import numpy as np
 
 from .census import census, room_for
-from .devices import device_room
+from .devices import count_room, device_room
 from .draft import Draft
-from .feasibility import Counts, Request, Shape, chooses, count_room, labels_of, open_nodes, pool_row
+from .feasibility import Counts, Request, Shape, chooses, labels_of, open_nodes, pool_row
 from .labels import STATE
 from .memo import MOST_KEPT, Memo, remember
 from .model import CPU, GPU, MEMORY, PODS, Admission, Node, Running, Workload
-from .place import Ask, cache_of, place
+from .place import Ask, asked_of, cache_of, place
 from .plan import RANK, Facts, Reason, Why
 from .pod_affinity import follows
 from .resources import DEVICE, counted, counts_of
@@ -27,13 +27,10 @@ from .topology import domain_rooms, levels_asked, tree_of
 
 NEARLY = 1e-9  # where all lack alike, pod slots tell the least
 TOLD = (GPU, CPU, MEMORY)  # of what a paused workload lacks, the first is reported
-Sized = tuple[str, Shape, int]
-"""Name, class and number of the pods asked for of a podset."""
 
 
 class Explained:
-    """Kept with the nodes: `emptied`, these nodes with nothing on them; `fitting`, by what is asked, whether they hold
-    it."""
+    """Kept with the nodes: `emptied`, these without anything on them; `fitting`: whether they hold what is asked."""
 
     def __init__(self) -> None:
         self.emptied: tuple[object, Draft] | None = None
@@ -41,8 +38,7 @@ class Explained:
 
 
 def explain(draft: Draft, ask: Ask, pools: Sequence[str]) -> Why:
-    """Reason and facts of the pool that comes closest: of pools for the same reason one with nodes that its pods may
-    use, the first of equals."""
+    """Reason and facts of the pool that comes closest: of equals the first with nodes that its pods may use."""
     if ask.workload.paused is not None:
         return _in_place(draft, ask.workload, ask.workload.paused)
     told = [_in_pool(draft, ask, pool) for pool in pools] or [(Reason.NEVER_FITS, Facts(detail="no pool"))]
@@ -89,7 +85,7 @@ def could_hold(draft: Draft, ask: Ask, pools: Sequence[str]) -> bool:
 
 def may_fit(draft: Draft, ask: Ask, pool: str) -> bool:
     """Whether the nodes of a pool would have a place for it if nothing ran, or that hangs on what runs."""
-    if ask.workload.paused or any(follows(shape.pod) for _, shape, _ in _parts(draft, ask, pool)):
+    if ask.workload.paused or any(follows(shape.pod) for _, shape, _ in asked_of(draft, ask, pool)):
         return True
     empty, podsets = _emptied(draft), ask.workload.podsets
     known = empty.snapshot.memo.of(Explained).fitting
@@ -115,7 +111,7 @@ def _in_pool(draft: Draft, ask: Ask, pool: str) -> Why:
     if claim := _claim_in_use(draft, ask):
         return Reason.CLAIM_IN_USE, Facts(pool=pool, detail=claim)
     facts = _facts(draft, ask, pool)
-    if facts.level and all(room_for(draft, ask, shape).sum() >= size for _, shape, size in _parts(draft, ask, pool)):
+    if facts.level and all(room_for(draft, ask, shape).sum() >= size for _, shape, size in asked_of(draft, ask, pool)):
         return Reason.NO_DOMAIN, facts
     return (Reason.NO_ROOM if facts.missing else Reason.FRAGMENTED), facts
 
@@ -126,11 +122,6 @@ def _claim_in_use(draft: Draft, ask: Ask) -> str:
             for claim in pod.exclusive}
     own = (claim for podset in ask.workload.podsets for claim in podset.pod.exclusive)
     return next((claim.partition("/")[2] for claim in own if claim in used), "")
-
-
-def _parts(draft: Draft, ask: Ask, pool: str) -> list[Sized]:
-    cache, podsets = cache_of(draft), ask.workload.podsets
-    return [(one.name, cache.shape(one.pod, pool), size) for one, size in zip(podsets, ask.counts) if size]
 
 
 def _emptied(draft: Draft) -> Draft:
@@ -165,7 +156,7 @@ def _grows(empty: Draft, ask: Ask, pool: str) -> bool:
         return False
     return all(
         int(room_for(empty, ask, shape).sum()) + more * _pods_in(offered, empty, shape.request) >= size
-        for _, shape, size in _parts(empty, ask, pool)
+        for _, shape, size in asked_of(empty, ask, pool)
     )
 
 
@@ -178,7 +169,7 @@ def _pods_in(offered: dict[str, int], draft: Draft, request: Request) -> int:
 def _lacks_devices(empty: Draft, ask: Ask, pool: str) -> bool:
     """Whether amounts alone would let every podset fit, and devices do not."""
     parts = [(shape, size, np.where(cache_of(empty).mask(shape), count_room(empty, shape.request, ...), 0))
-             for _, shape, size in _parts(empty, ask, pool)]
+             for _, shape, size in asked_of(empty, ask, pool)]
     if any(shape.pod.gpu_memory and not shape.request.is_known for shape, _, _ in parts):
         return True
     return all(plain.sum() >= size for _, size, plain in parts) and any(
@@ -188,7 +179,7 @@ def _lacks_devices(empty: Draft, ask: Ask, pool: str) -> bool:
 
 def _facts(draft: Draft, ask: Ask, pool: str) -> Facts:
     """The scarcest resource and where the most of it is; missing: what the sum over allowed nodes lacks."""
-    snapshot, parts = draft.snapshot, _parts(draft, ask, pool)
+    snapshot, parts = draft.snapshot, asked_of(draft, ask, pool)
     asked = np.zeros(len(snapshot.resources), np.int64)
     for _, shape, size in parts:
         asked[list(shape.request.columns)] += np.array(shape.request.amounts, np.int64) * size
@@ -212,8 +203,7 @@ def _facts(draft: Draft, ask: Ask, pool: str) -> Facts:
 
 
 def _open(draft: Draft, shape: Shape) -> Mask:
-    """Nodes that could take the pod if they were empty, else those as well whose devices never serve it, else those too
-    small for it."""
+    """Nodes that could take the pod if empty, else also those whose devices never serve it, else those too small."""
     mask = cache_of(draft).mask(shape)
     serving = mask & (cache_of(_emptied(draft)).room(shape) > 0)
     return next((one for one in (serving, mask) if one.any()), open_nodes(draft.snapshot, shape.pod, shape.pool))
@@ -238,13 +228,13 @@ def _most_free(draft: Draft, pool: str, level: str, free: Counts) -> tuple[int, 
 
 def _would_fit(draft: Draft, ask: Ask, pool: str) -> dict[str, int] | None:
     """The most pods of a lone podset that would start now; found by halving, tried."""
-    parts = _parts(draft, ask, pool)
+    parts = asked_of(draft, ask, pool)
     if len(parts) != 1 or len(ask.counts) != 1:
         return None
-    name, shape, size = parts[0]
+    podset, shape, size = parts[0]
     top = min(size, int(room_for(draft, ask, shape).sum()) + 1)
     fits = most_between(0, top, lambda count: place(draft, ask._replace(counts=(count,)), pool) is not None)
-    return {name: fits} if fits else None
+    return {podset.name: fits} if fits else None
 
 
 def most_between(low: int, top: int, holds: Callable[[int], bool]) -> int:

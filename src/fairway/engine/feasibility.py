@@ -1,15 +1,14 @@
-"""Which nodes could take a pod of a class, and how many pods each could take now.
+"""Which nodes could take a pod of a class.
 
 Labels are interned by key into int32 columns, so a selector is a few array operations whatever the number of nodes.
-What depends on nodes and pools alone is kept in the snapshot's memo across cycles. Room is whole pods: the least over
-the resources of free // request, and what the devices allow.
-Nothing here looks at scores, at topology, or at the pods that stand beside (affinity).
+What depends on nodes and pools alone is kept in the snapshot's memo across cycles. Nothing here looks at room, at
+scores, at topology, or at the pods that stand beside (affinity).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from types import EllipsisType
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,29 +16,15 @@ from numpy.typing import NDArray
 from .labels import CLUSTER, CORDON, NAME, NOT_READY, holds, implied, tolerates
 from .model import GPU, Expression, Node, PodClass, Selector, Taint, Term, Toleration
 from .resources import DEVICE, shared, taken
-from .snapshot import Columns, Mask, Snapshot, of_nodes
+from .snapshot import Mask, Snapshot, of_nodes
 
 Counts = NDArray[np.int64]
+Values = NDArray[np.float64]
 ByNode = TypeVar("ByNode", NDArray[np.int64], NDArray[np.float64])
 Rows = NDArray[np.intp]
-Where = Rows | EllipsisType
-"""Some rows, or all."""
-Piece = tuple[int, int]
-"""A row, or index, and how many pods go there."""
-PLENTY = 1 << 40
-"""More pods than any workload asks for."""
-
-
-class Ground(Protocol):
-    """Where pods are put: a Draft, or the scratch copy that one gang is placed on. `groups`: what pods hold of a node's
-    NUMA group, by row and group."""
-
-    snapshot: Snapshot
-    free: Columns
-    device_free: Columns
-
-    @property
-    def groups(self) -> Mapping[tuple[int, int], Mapping[str, int]]: ...
+Where = Rows | EllipsisType  # some rows, or all
+Piece = tuple[int, int]  # a row, or index, and how many pods go there
+PLENTY = 1 << 40  # more pods than any workload asks for
 
 
 class Request(NamedTuple):
@@ -203,17 +188,6 @@ def request_of(snapshot: Snapshot, pod: PodClass, pool: str) -> Request:
     packed = accelerators[0] if accelerators else 0
     size = takes.get(snapshot.resources[packed], 0)
     return Request(columns, tuple(takes[name] for name in known), whole, share, packed, size, is_known)
-
-
-def count_room(ground: Ground, request: Request, rows: Where) -> Counts:
-    """Pods that the free amounts of these nodes allow, devices apart."""
-    room: Counts | None = None
-    for column, amount in zip(request.columns, request.amounts):
-        pods = ground.free[column, rows] // amount
-        room = pods if room is None else np.minimum(room, pods)
-    if room is None or not request.is_known:
-        return np.zeros_like(ground.free[0, rows])
-    return np.maximum(room, 0)
 
 
 def chooses(node: Node) -> bool:

@@ -14,15 +14,14 @@ from .labels import repels
 from .model import Running
 from .moves import find_new_place
 from .plan import Cause, Ending, Evict, Finish, Verdict
-from .snapshot import Snapshot
+from .snapshot import Snapshot, of_nodes
 
-PATIENCE = 60.0
-"""Seconds in which lost pods must find a place, and a victim be gone after its grace."""
+PATIENCE = 60.0  # seconds in which lost pods must find a place, and a victim be gone after its grace
 
 
 def release(cycle: Cycle) -> None:
     """Time limits, suspensions, drains, lost nodes and pods, windows that open, dependencies that failed."""
-    usable = cycle.snapshot.memo.of(UsableNodes, cycle.snapshot)
+    usable = _in_use(cycle.snapshot)
     for one in cycle.snapshot.running:
         is_sound = one.workload.is_active and not one.lost and usable.issuperset(one.admission.nodes)
         is_endless = cycle.tree.time_limit(one.workload) is None and one.workload.queue not in cycle.tree.drained
@@ -58,11 +57,10 @@ def _fail_dependents(cycle: Cycle) -> None:
                 failed.append(key)
 
 
-class UsableNodes(set[str]):
-    """Names of the nodes in use; kept as long as the nodes stay as they are."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        super().__init__(node.name for node, is_usable in zip(snapshot.nodes, snapshot.is_usable.tolist()) if is_usable)
+@of_nodes
+def _in_use(snapshot: Snapshot) -> frozenset[str]:
+    """Names of the nodes in use."""
+    return frozenset(node.name for node, is_usable in zip(snapshot.nodes, snapshot.is_usable.tolist()) if is_usable)
 
 
 def _stop(one: Running, cycle: Cycle) -> Verdict | None:

@@ -9,10 +9,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar, cast
 
-MOST_KEPT = 256
-"""Arrays over all nodes that are kept of one sort."""
-SPARE = 1 << 10
-"""Workloads that are gone and still remembered."""
+MOST_KEPT = 256  # arrays over all nodes that are kept of one sort
+SPARE = 1 << 10  # workloads that are gone and still remembered
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 Made = TypeVar("Made")
@@ -43,9 +41,9 @@ class Memo:
                 part.clear()
 
 
-def remember(kept: dict[Key, Value], key: Key, value: Value, most: int = MOST_KEPT) -> Value:
+def remember(kept: dict[Key, Value], key: Key, value: Value) -> Value:
     """Keep a value; of too many the oldest goes."""
-    if len(kept) >= most and key not in kept:
+    if len(kept) >= MOST_KEPT and key not in kept:
         del kept[next(iter(kept))]
     kept[key] = value
     return value

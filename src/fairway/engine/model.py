@@ -26,8 +26,7 @@ class Expression:
     values: tuple[str, ...] = ()
 
 
-Selector = tuple[Expression, ...]
-"""All must hold; empty selects everything."""
+Selector = tuple[Expression, ...]  # all must hold; empty selects everything
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,8 +300,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Of a pod whose processes are frozen: its workload, and the queue in which its memory counts. `disk`: how far it
-    is written to disk."""
+    """Of a pod whose processes are frozen. `queue`: where its memory counts; `disk`: how far it is written there."""
 
     workload: str
     queue: str
@@ -435,8 +433,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Capacity kept for a queue in a window; `queue` "" = maintenance. `nodes` or an amount of `pool`. `start`: the
-    first."""
+    """Capacity kept for a queue ("": maintenance) from the first `start` on: `nodes`, or an amount of `pool`."""
 
     name: str
     start: float
@@ -467,8 +464,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Told to State: this is no more. `kind` is the name of a class of this module; a Workload, Running or Ended is
-    gone as "Workload"."""
+    """No more there. `kind` is the name of a class of this module: "Workload" for a Running or Ended as well."""
 
     kind: str
     key: str

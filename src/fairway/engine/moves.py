@@ -17,86 +17,63 @@ from .model import Admission, Running
 from .place import place
 from .snapshot import Mask
 
-Needs = list[tuple[int, int]]
-"""Resource column and amount."""
-Spoken = Counter[tuple[str, int]]
-"""Amounts by pool and resource column."""
+Needs = Counter[tuple[str, int]]  # amounts by pool and resource column
 
 
 class Idle:
-    """What is known of idle room until something is written: `sums` by pool, of each resource column; `places` of
-    workloads that are alike, with what they need there."""
+    """By the draft's version: idle `sums` of a pool by column; `places` of workloads alike, and their needs there."""
 
     def __init__(self) -> None:
-        self.written = -1
-        self.sums = dict[str, list[int]]()
+        self.sums = dict[tuple[str, int], list[int]]()
         self.places = dict[tuple[object, ...], tuple[Admission, Needs] | None]()
 
 
 def find_new_place(one: Running, cycle: Cycle, *, is_whole: bool = False) -> Admission | None:
-    """A place for all the pods it has and lost, else for as many as it needs unless it is to stay whole; in idle room
-    and in what it holds itself."""
+    """A place, in idle room and its own, for all pods it has and lost, else, unless `is_whole`, for what it needs."""
     with cycle.draft.trial(), cycle.timeline.kept(one.workload):
         cycle.draft.vanish(one.workload.key)
         return _search(one, cycle, is_whole=is_whole)
 
 
-def movable(victims: Iterable[Running], row: int, cycle: Cycle, spoken: Spoken) -> dict[str, tuple[str, Needs]]:
-    """By key, the workloads that would find a place in the room that is idle now, off this node, in which pool and what
-    they need there; in sum no more than there is room for beside what is spoken for."""
-    found, used, free = dict[str, tuple[str, Needs]](), Spoken(), cycle.draft.free
+def movable(victims: Iterable[Running], row: int, cycle: Cycle, spoken: Needs) -> dict[str, Needs]:
+    """By key, the workloads that would find a place in the room that is idle now, off this node, and what they need
+    there; in sum no more than there is room for beside what is spoken for."""
+    found, used, free = dict[str, Needs](), spoken.copy(), cycle.draft.free
     for one in victims:
         if (known := _idle_place(one, row, cycle)) is None:
             continue
-        pool, needs = known[0].pool, known[1]
-        rest = [(column, amount + spoken[pool, column] + used[pool, column]) for column, amount in needs]
-        sums = _idle_sums(pool, cycle)
-        if all(sums[column] - max(free[column, row], 0) >= amount for column, amount in rest):
-            found[one.workload.key] = pool, needs
-            reserve_idle(used, pool, needs)
+        there, needs = known
+        sums = _idle_sums(there.pool, cycle)
+        if all(sums[at[1]] - max(free[at[1], row], 0) >= amount + used[at] for at, amount in needs.items()):
+            found[one.workload.key] = needs
+            used.update(needs)
     return found
 
 
-def speak_for(victims: list[Running], row: int, cycle: Cycle, spoken: Spoken) -> Iterable[str]:
+def speak_for(victims: list[Running], row: int, cycle: Cycle, spoken: Needs) -> Iterable[str]:
     """Count the room that those of them take which are movable off this node; returns their keys."""
     moved = movable(victims, row, cycle, spoken)
-    for pool, needs in moved.values():
-        reserve_idle(spoken, pool, needs)
+    for needs in moved.values():
+        spoken.update(needs)
     return moved
-
-
-def reserve_idle(spoken: Spoken, pool: str, needs: Iterable[tuple[int, int]]) -> None:
-    """Count so much room of a pool as spoken for."""
-    for column, amount in needs:
-        spoken[pool, column] += amount
-
-
-def _idle(cycle: Cycle) -> Idle:
-    idle, draft = cycle.memo.of(Idle), cycle.draft
-    if idle.written != len(draft.log):
-        idle.sums.clear()
-        idle.places.clear()
-        idle.written = len(draft.log)
-    return idle
 
 
 def _idle_sums(pool: str, cycle: Cycle) -> list[int]:
     """What is free of each resource in a pool in sum."""
-    sums = _idle(cycle).sums
-    if pool not in sums:
+    sums, key = cycle.memo.of(Idle).sums, (pool, cycle.draft.version)
+    if key not in sums:
         mask = cycle.snapshot.pool_of == pool_row(cycle.snapshot, pool)
-        sums[pool] = np.maximum(cycle.draft.free[:, mask], 0).sum(axis=1).tolist()
-    return sums[pool]
+        sums[key] = np.maximum(cycle.draft.free[:, mask], 0).sum(axis=1).tolist()
+    return sums[key]
 
 
 def _idle_place(one: Running, row: int, cycle: Cycle) -> tuple[Admission, Needs] | None:
     """Its place off this node, and what it needs there; known for all that are alike."""
-    workload, idle = one.workload, _idle(cycle)
-    key = id(workload.podsets), workload.queue, workload.pools, workload.excluded_nodes, one.lost
-    if key not in idle.places:
-        idle.places[key] = _aside(one, None, cycle)
-        idle.written = len(cycle.draft.log)
-    there = idle.places[key]
+    workload, places, version = one.workload, cycle.memo.of(Idle).places, cycle.draft.version
+    key = id(workload.podsets), workload.queue, workload.pools, workload.excluded_nodes, one.lost, version
+    if key not in places:
+        places[key] = _aside(one, None, cycle)
+    there = places[key]
     return there if there is None or cycle.snapshot.nodes[row].name not in there[0].nodes else _aside(one, row, cycle)
 
 
@@ -109,7 +86,7 @@ def _aside(one: Running, row: int | None, cycle: Cycle) -> tuple[Admission, Need
         return None
     held = cycle.draft.holdings(podsets, there).values()
     amounts = [sum(column) for column in list(zip(*held))[: len(cycle.snapshot.resources)]]
-    return there, [(column, amount) for column, amount in enumerate(amounts) if amount]
+    return there, Needs({(there.pool, column): amount for column, amount in enumerate(amounts) if amount})
 
 
 def _search(one: Running, cycle: Cycle, allowed: Mask | None = None, *, is_whole: bool = False) -> Admission | None:

@@ -1,9 +1,10 @@
 """Choose nodes for a workload: all of the pods asked for, or none.
 
 A gang is one batched placement per podset: room per node, nodes in order, a cumulative sum. A podset whose pods look at
-the pods beside them (affinity, spread) goes pod by pod instead. Podsets are laid on one overlay, those with the fewest
-places first; a topology of the whole workload is a region in which all of them must fit. Workloads of one pod take the
-first node with room in the order of scores (`Slots`), which means the same at less cost. The draft is not changed.
+the pods beside them (affinity, spread) goes pod by pod instead. Podsets are tried one after the other, those with the
+fewest places first; a topology of the whole workload is a region in which all of them must fit. Workloads of one pod
+take the first node with room in the order of scores (`Slots`), which means the same at less cost. The draft is as
+before at the end.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,20 +17,20 @@ import numpy as np
 
 from .devices import choose, room_of, shared_room
 from .draft import Draft
-from .feasibility import Counts, Piece, Rows, Shape, labels_of, open_nodes, pick, pool_row
-from .model import Admission, NodeShare, PodSetPlacement, Topology, Workload
-from .placement_cache import Overlay, PlacementCache, Ranking, Slots
+from .feasibility import Counts, Piece, Rows, Shape, Values, labels_of, open_nodes, pick, pool_row
+from .model import Admission, NodeShare, PodSet, PodSetPlacement, Topology, Workload
+from .placement_cache import PlacementCache, Ranking, Slots
 from .pod_affinity import admits, apart, attracts, bears, bound_to_itself, is_drawn, likes, looks_beside
 from .resources import DEVICE
-from .scoring import WISH, Values, linear, strategy_of
-from .snapshot import Mask
+from .scoring import WISH, linear, strategy_of
+from .snapshot import Mask, Snapshot
 from .topology import DomainTree, Wanted, domain_rooms, domains_of, lay, levels_asked, starts, tree_of
 
 ANYWHERE = Topology()
 _NOTHING = np.zeros(0, np.int64)
-MOST_MEETINGS = 16
-"""Domains in which podsets that must meet are tried."""
+MOST_MEETINGS = 16  # domains in which podsets that must meet are tried
 Placements = tuple[PodSetPlacement, ...]
+Asked = tuple[PodSet, Shape, int]  # a podset, its class in a pool, and how many of its pods are asked for
 
 
 class Ask(NamedTuple):
@@ -44,21 +45,25 @@ class Ask(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The pods of one podset to be placed. `scores`: what orders nodes, `anchors`: rows where its pods stand; `whole`:
-    how many it would have."""
+    """The pods of one podset to be placed. `anchors`: rows where its pods stand."""
 
-    name: str
+    podset: PodSet
     size: int
     shape: Shape
     allowed: Mask | None
     topology: Topology
     strategy: str
     anchors: Rows | None
-    whole: int
 
 
 def cache_of(draft: Draft) -> PlacementCache:
     return draft.memo.of(PlacementCache, draft)
+
+
+def asked_of(draft: Draft, ask: Ask, pool: str) -> list[Asked]:
+    """The podsets that have pods to place, in a pool."""
+    cache, podsets = cache_of(draft), ask.workload.podsets
+    return [(podset, cache.shape(podset.pod, pool), size) for podset, size in zip(podsets, ask.counts) if size]
 
 
 def place(draft: Draft, ask: Ask, pool: str) -> Placements | None:
@@ -66,11 +71,8 @@ def place(draft: Draft, ask: Ask, pool: str) -> Placements | None:
     repeated; a podset without pods to place is left out. One that is paused fits where it is frozen or nowhere."""
     if ask.workload.paused is not None:
         return _frozen_place(draft, ask, pool)
-    cache = cache_of(draft)
-    if _is_short(cache, ask, pool):
-        return None
     slots = slots_of(draft, ask, pool)
-    return place_gang(cache, ask, pool) if slots is None else slots.next()
+    return place_gang(draft, ask, pool) if slots is None else slots.next()
 
 
 def _frozen_place(draft: Draft, ask: Ask, pool: str) -> Placements | None:
@@ -84,12 +86,6 @@ def _frozen_place(draft: Draft, ask: Ask, pool: str) -> Placements | None:
         return None
     held = draft.holdings(ask.workload.podsets, there)
     return there.podsets if all(draft.has_room(row, amounts) for row, amounts in held.items()) else None
-
-
-def _is_short(cache: PlacementCache, ask: Ask, pool: str) -> bool:
-    """Whether a podset asks for more than is free in sum, which is so for most that wait."""
-    requests = (cache.shape(podset.pod, pool).request for podset in ask.workload.podsets)
-    return any(one.size * count > cache.spare(pool, one.packed) for one, count in zip(requests, ask.counts))
 
 
 def slots_of(draft: Draft, ask: Ask, pool: str) -> Slots | None:
@@ -124,40 +120,38 @@ def _new_run(cache: PlacementCache, ask: Ask, pool: str) -> Slots | None:
     return Slots(cache.rankings[key], shape, ask.workload.podsets, ask.allowed)
 
 
-def place_gang(cache: PlacementCache, ask: Ask, pool: str) -> Placements | None:
-    snapshot, row = cache.draft.snapshot, pool_row(cache.draft.snapshot, pool)
+def place_gang(draft: Draft, ask: Ask, pool: str) -> Placements | None:
+    snapshot, row = draft.snapshot, pool_row(draft.snapshot, pool)
     if row < 0:
         return None
     tree, wide = tree_of(snapshot, pool), ask.workload.topology
-    parts = _parts(cache, ask, pool, snapshot.pools[row].strategy)
+    parts = _parts(draft, ask, pool, snapshot.pools[row].strategy)
     if not set(levels_asked(wide, *(part.topology for part in parts))) <= set(tree.levels):
         return None
-    overlay, anchors = Overlay(cache), _anchors(cache, ask)
+    anchors = _anchors(snapshot, ask)
     if len(parts) == 1 and parts[0].topology == ANYWHERE:
         parts, wide = [parts[0]._replace(topology=wide, anchors=anchors)], ANYWHERE
     if wide == ANYWHERE:
-        return _together(overlay, tree, parts)
-    size, whole = (sum(column) for column in zip(*((part.size, part.whole) for part in parts)))
+        return _together(draft, tree, parts)
+    size, whole = sum(part.size for part in parts), sum(part.podset.count for part in parts)
     wide = replace(wide, segments=())
-    for region in _regions(overlay, tree, parts, Wanted(size, wide, _NOTHING, _NOTHING, anchors=anchors, whole=whole)):
-        if (placed := _together(overlay, tree, [_within(part, region) for part in parts])) is not None:
+    for region in _regions(draft, tree, parts, Wanted(size, wide, _NOTHING, _NOTHING, anchors=anchors, whole=whole)):
+        if (placed := _together(draft, tree, [_within(part, region) for part in parts])) is not None:
             return placed
     return None
 
 
-def _parts(cache: PlacementCache, ask: Ask, pool: str, strategy: str) -> list[Part]:
-    """The podsets that have pods to place."""
-    chosen = strategy_of(ask.workload, ask.strategy, strategy)
+def _parts(draft: Draft, ask: Ask, pool: str, strategy: str) -> list[Part]:
+    chosen, snapshot = strategy_of(ask.workload, ask.strategy, strategy), draft.snapshot
     return [
-        Part(podset.name, count, cache.shape(podset.pod, pool), ask.allowed, podset.topology, chosen,
-             _anchors(cache, ask, podset.name), podset.count)
-        for podset, count in zip(ask.workload.podsets, ask.counts) if count
+        Part(one, size, shape, ask.allowed, one.topology, chosen, _anchors(snapshot, ask, one.name))
+        for one, shape, size in asked_of(draft, ask, pool)
     ]
 
 
-def _anchors(cache: PlacementCache, ask: Ask, name: str = "") -> Rows | None:
+def _anchors(snapshot: Snapshot, ask: Ask, name: str = "") -> Rows | None:
     """The row of each pod of the podset, or of all, that stands already."""
-    row_of = cache.draft.snapshot.row_of
+    row_of = snapshot.row_of
     held = [one.nodes for one in ask.beside.podsets if name in ("", one.name)] if ask.beside else ()
     shares = [share for nodes in held for share in nodes if share.node in row_of]
     return np.repeat([row_of[one.node] for one in shares], [one.count for one in shares]) if shares else None
@@ -169,11 +163,11 @@ def _within(part: Part, region: Mask | None) -> Part:
     return part._replace(allowed=region if part.allowed is None else part.allowed & region)
 
 
-def _regions(overlay: Overlay, tree: DomainTree, parts: list[Part], wanted: Wanted) -> Iterator[Mask | None]:
+def _regions(draft: Draft, tree: DomainTree, parts: list[Part], wanted: Wanted) -> Iterator[Mask | None]:
     """Domains in which each podset by itself would fit, the narrowest level asked for first, the least room first."""
-    rooms = [_room(overlay, part, parts) for part in parts]
+    rooms = [_room(draft, part, parts) for part in parts]
     fields = [domain_rooms(tree, one) for one in rooms]
-    free = overlay.free[max(part.shape.request.packed for part in parts)]
+    free = draft.free[max(part.shape.request.packed for part in parts)]
     wanted = wanted._replace(room=np.sum(rooms, axis=0), free=free)
     for level, domain in starts(domains_of(tree, wanted), wanted):
         if level < 0:
@@ -182,32 +176,33 @@ def _regions(overlay: Overlay, tree: DomainTree, parts: list[Part], wanted: Want
             yield tree.codes[level] == domain
 
 
-def _together(overlay: Overlay, tree: DomainTree, parts: list[Part]) -> Placements | None:
-    """All podsets: those first beside which others must run, then the one with the fewest places for its pods. If they
-    do not fit so, the other way round, then with those that must meet in one domain, then spread instead of packed or
-    packed instead of spread: that is a wish, and one podset may leave the other no place by it; then out of each
-    other's way."""
-    rooms = {part.name: _room(overlay, part, parts) for part in parts}
-    scarcity = {part.name: int(rooms[part.name].sum()) // part.size for part in parts}
+def _together(draft: Draft, tree: DomainTree, parts: list[Part]) -> Placements | None:
+    """All podsets: those first beside which others must run, then that with the fewest places. If they do not fit so,
+    the other way round, then with those that must meet in one domain, then spread instead of packed or the reverse, for
+    that is a wish by which one podset may leave the other no place; then out of each other's way."""
+    rooms = {part.podset.name: _room(draft, part, parts) for part in parts}
+    scarcity = {part.podset.name: int(rooms[part.podset.name].sum()) // part.size for part in parts}
     if not all(scarcity.values()):
         return None
     if len(parts) == 1:
-        return _in_order(overlay, tree, parts)
-    order = sorted(parts, key=lambda part: (_follows(part, parts), scarcity[part.name]))
+        return _in_order(draft, tree, parts)
+    order = sorted(parts, key=lambda part: (_follows(part, parts), scarcity[part.podset.name]))
     other = "Spread" if all(part.strategy == "Binpack" for part in parts) else "Binpack"
     turned = [part._replace(strategy=other) for part in order]
     aside = (_aside(some, rooms) for some in (order, order[::-1]))
-    for some in chain((order, order[::-1]), _meetings(overlay, order, rooms), (turned, turned[::-1]), aside):
-        if (placed := _in_order(overlay.fork(), tree, some)) is not None:
-            return tuple(sorted(placed, key=lambda one: [part.name for part in parts].index(one.name)))
+    for some in chain((order, order[::-1]), _meetings(draft, order, rooms), (turned, turned[::-1]), aside):
+        with draft.trial():
+            placed = _in_order(draft, tree, some)
+        if placed is not None:
+            return tuple(sorted(placed, key=lambda one: [part.podset.name for part in parts].index(one.name)))
     return None
 
 
 def _aside(parts: list[Part], rooms: Mapping[str, Counts]) -> list[Part]:
     """The first on as few as hold it of the nodes where the others have the least room."""
     first, *others = parts
-    nodes = np.argsort(np.sum([rooms[part.name] for part in others], axis=0), kind="stable")
-    enough = int(np.searchsorted(np.cumsum(rooms[first.name][nodes]), first.size)) + 1
+    nodes = np.argsort(np.sum([rooms[part.podset.name] for part in others], axis=0), kind="stable")
+    enough = int(np.searchsorted(np.cumsum(rooms[first.podset.name][nodes]), first.size)) + 1
     region = np.zeros(len(nodes), bool)
     region[nodes[:enough]] = True
     return [_within(first, region), *others]
@@ -215,23 +210,23 @@ def _aside(parts: list[Part], rooms: Mapping[str, Counts]) -> list[Part]:
 
 def _follows(part: Part, parts: Iterable[Part]) -> bool:
     """Whether its pods must stand beside those of another podset."""
-    return any(attracts(one.shape.pod, part.shape.pod) for one in parts if one.name != part.name)
+    return any(attracts(one.shape.pod, part.shape.pod) for one in parts if one.podset is not part.podset)
 
 
-def _meetings(overlay: Overlay, parts: list[Part], rooms: Mapping[str, Counts]) -> Iterator[list[Part]]:
+def _meetings(draft: Draft, parts: list[Part], rooms: Mapping[str, Counts]) -> Iterator[list[Part]]:
     """The podsets with those of which one must stand beside another in one domain, the tightest first."""
     led = [part for part in parts if _follows(part, parts)]
     involved = [part for part in parts if part in led or any(_follows(one, (one, part)) for one in led)]
     keys = [term.topology_key for part in led for term in part.shape.pod.pod_affinity if not term.anti]
+    sizes, inside = [part.size for part in involved], [rooms[part.podset.name] for part in involved]
     for key in dict.fromkeys(keys):
-        sizes = [part.size for part in involved]
-        for domain in islice(_domains(overlay, key, [rooms[part.name] for part in involved], sizes), MOST_MEETINGS):
+        for domain in islice(_domains(draft, key, inside, sizes), MOST_MEETINGS):
             yield [_within(part, domain) if part in involved else part for part in parts]
 
 
-def _domains(overlay: Overlay, key: str, rooms: list[Counts], sizes: list[int]) -> Iterator[Mask]:
+def _domains(draft: Draft, key: str, rooms: list[Counts], sizes: list[int]) -> Iterator[Mask]:
     """Domains of a topology key that could hold so many pods of each, the tightest first."""
-    codes, values = labels_of(overlay.snapshot, key)
+    codes, values = labels_of(draft.snapshot, key)
     totals = [np.bincount(codes + 1, weights=room, minlength=len(values) + 1)[1:] for room in rooms]
     fits = np.all([total >= size for total, size in zip(totals, sizes)], axis=0)
     for domain in np.argsort(np.sum(totals, axis=0), kind="stable").tolist():
@@ -239,77 +234,82 @@ def _domains(overlay: Overlay, key: str, rooms: list[Counts], sizes: list[int]) 
             yield codes == domain
 
 
-def _in_order(overlay: Overlay, tree: DomainTree, parts: list[Part]) -> Placements | None:
-    """One podset after the other, each taking its room of the overlay."""
+def _in_order(draft: Draft, tree: DomainTree, parts: list[Part]) -> Placements | None:
+    """One podset after the other, each taking its room of the draft."""
     placed = []
     for part in parts:
-        is_single = looks_beside(part.shape.pod) or is_drawn(part.shape.pod, overlay.standing)
-        pieces = _singly(overlay, tree, part) if is_single else _batched(overlay, tree, part)
-        whole = _shares(overlay, part.shape, pieces or [])
+        is_single = looks_beside(part.shape.pod) or is_drawn(part.shape.pod, draft.standing)
+        pieces = _singly(draft, tree, part) if is_single else _batched(draft, tree, part)
+        whole = _shares(draft, part, pieces or [])
         if pieces is None or len(whole) < len(pieces):
             return None
         if part is not parts[-1]:
-            overlay.take(part.shape, pieces, whole)
-        placed.append(PodSetPlacement(part.name, whole))
+            draft.seat(part.podset, part.shape.pool, whole)
+        placed.append(PodSetPlacement(part.podset.name, whole))
     return tuple(placed)
 
 
-def _shares(overlay: Overlay, shape: Shape, pieces: list[Piece]) -> tuple[NodeShare, ...]:
+def _shares(draft: Draft, part: Part, pieces: list[Piece]) -> tuple[NodeShare, ...]:
     """With devices, as far as there are any; a node that comes twice has fewer left the second time."""
-    is_repeated = len({row for row, _ in pieces}) < len(pieces)
-    ahead, shares = overlay.fork() if is_repeated else overlay, list[NodeShare]()
-    for row, count in pieces:
-        if (share := choose(ahead, shape, row, count=count)) is None:
-            break
-        shares.append(share)
-        if is_repeated:
-            ahead.take(shape, [(row, count)], (share,))
+    is_repeated, shares = len({row for row, _ in pieces}) < len(pieces), list[NodeShare]()
+    with draft.trial():
+        for row, count in pieces:
+            if (share := choose(draft, part.shape, row, count=count)) is None:
+                break
+            shares.append(share)
+            if is_repeated:
+                draft.seat(part.podset, part.shape.pool, (share,))
     return tuple(shares)
 
 
-def _room(overlay: Overlay, part: Part, others: Iterable[Part] = ()) -> Counts:
-    """Room of the podset's pods on the nodes it is allowed to use; beside pods of the others that come with it there
-    may be more."""
-    pods = overlay.room(part.shape)
+def _room(draft: Draft, part: Part, others: Iterable[Part] = ()) -> Counts:
+    """Room on the nodes that its pods may use; there may be more beside pods of `others`, which come with it."""
+    pods = cache_of(draft).room(part.shape)
     if part.allowed is not None:
         pods = np.where(part.allowed, pods, 0)
-    if overlay.standing:
+    if draft.standing:
         opens = apart if _follows(part, others) else bears
-        pods = np.where(opens(overlay.snapshot, overlay.standing, part.shape.pod), pods, 0)
+        pods = np.where(opens(draft.snapshot, draft.standing, part.shape.pod), pods, 0)
     return pods
 
 
-def _batched(overlay: Overlay, tree: DomainTree, part: Part) -> list[Piece] | None:
+def _batched(draft: Draft, tree: DomainTree, part: Part) -> list[Piece] | None:
     """Pods that do not look at each other, in one go."""
     is_flat = (part.strategy != "Binpack" or part.shape.request.share > 0) and not part.topology.segments
-    wish = linear(overlay.snapshot, part.shape, 1.0).base
-    wanted = _wanted(overlay, part, _room(overlay, part))
-    fill = Filling(overlay, part).fill
+    wish = linear(draft.snapshot, part.shape, 1.0).base
+    wanted = _wanted(draft, part, _room(draft, part))
+    fill = Filling(draft, part).fill
     return lay(tree, wanted._replace(fill=fill, wish=wish if np.ptp(wish) else None, is_flat=is_flat))
 
 
-def _wanted(overlay: Overlay, part: Part, pods: Counts) -> Wanted:
-    free = overlay.free[part.shape.request.packed]
-    return Wanted(part.size, part.topology, pods, free, anchors=part.anchors, whole=part.whole)
+def _wanted(draft: Draft, part: Part, pods: Counts) -> Wanted:
+    free = draft.free[part.shape.request.packed]
+    return Wanted(part.size, part.topology, pods, free, anchors=part.anchors, whole=part.podset.count)
 
 
-def _singly(overlay: Overlay, tree: DomainTree, part: Part) -> list[Piece] | None:
+def _singly(draft: Draft, tree: DomainTree, part: Part) -> list[Piece] | None:
     """Pod by pod, each where the ones before it let it stand, in the first domain that holds them all."""
-    pods = _room(overlay, part)
-    wanted = _wanted(overlay, part, pods)._replace(topology=replace(part.topology, segments=()))
+    pods = _room(draft, part)
+    wanted = _wanted(draft, part, pods)._replace(topology=replace(part.topology, segments=()))
     for level, domain in starts(domains_of(tree, wanted), wanted):
         inside = pods if level < 0 else np.where(tree.codes[level] == domain, pods, 0)
         if part.topology.segments:
-            if (pieces := _by_segment(overlay.fork(), tree, _within(part, inside > 0))) is not None:
+            with draft.trial():
+                pieces = _by_segment(draft, tree, _within(part, inside > 0))
+            if pieces is not None:
                 return pieces
             continue
-        for region in (inside, *_homes(overlay, part, inside)):
-            if (rows := _one_by_one(overlay.fork(), part, region.copy())) is not None:
+        homes = (np.where(domain, inside, 0) for key in bound_to_itself(part.shape.pod)
+                 for domain in _domains(draft, key, [inside], [part.size]))  # fmt: skip
+        for region in chain((inside,), homes):
+            with draft.trial():
+                rows = _one_by_one(draft, part, region.copy())
+            if rows is not None:
                 return [(row, rows.count(row)) for row in tree.rows.tolist() if row in rows]
     return None
 
 
-def _by_segment(overlay: Overlay, tree: DomainTree, part: Part) -> list[Piece] | None:
+def _by_segment(draft: Draft, tree: DomainTree, part: Part) -> list[Piece] | None:
     """Segment after segment, each in one domain of its level; one that was begun goes on where it stands."""
     outer, *inner = part.topology.segments
     begun = 0 if part.anchors is None else len(part.anchors) % outer.size
@@ -317,39 +317,32 @@ def _by_segment(overlay: Overlay, tree: DomainTree, part: Part) -> list[Piece] |
     whole, topology = list[Piece](), Topology(outer.level, "", tuple(inner))
     while left:
         size = min(outer.size - begun, left)
-        pieces = _singly(overlay, tree, part._replace(size=size, topology=topology, anchors=anchors))
+        pieces = _singly(draft, tree, part._replace(size=size, topology=topology, anchors=anchors))
         if pieces is None:
             return None
         for row, count in pieces:
-            if (share := choose(overlay, part.shape, row, count=count)) is None:
+            if (share := choose(draft, part.shape, row, count=count)) is None:
                 return None
-            overlay.take(part.shape, [(row, count)], (share,))
+            draft.seat(part.podset, part.shape.pool, (share,))
         whole, left, begun, anchors = whole + pieces, left - size, 0, None
     return whole
 
 
-def _homes(overlay: Overlay, part: Part, pods: Counts) -> Iterator[Counts]:
-    """Where the pods must stand together by their own affinity."""
-    for key in bound_to_itself(part.shape.pod):
-        for domain in _domains(overlay, key, [pods], [part.size]):
-            yield np.where(domain, pods, 0)
-
-
-def _one_by_one(overlay: Overlay, part: Part, pods: Counts) -> list[int] | None:
+def _one_by_one(draft: Draft, part: Part, pods: Counts) -> list[int] | None:
     """The row of each pod, in the order placed. `pods` is used up."""
-    shape, leaving, rows = part.shape, overlay.cache.draft.leaving() if part.shape.pod.spread else {}, list[int]()
+    shape, leaving, rows = part.shape, draft.leaving() if part.shape.pod.spread else {}, list[int]()
     while len(rows) < part.size:
-        fits = np.flatnonzero((pods > 0) & admits(overlay.snapshot, overlay.standing, shape, leaving))
+        fits = np.flatnonzero((pods > 0) & admits(draft.snapshot, draft.standing, shape, leaving))
         if not len(fits):
             return None
-        liked = WISH * likes(overlay.snapshot, overlay.standing, shape, leaving)[fits]
-        row = int(fits[np.argmax(overlay.values(shape, part.strategy, fits) + liked)])
-        share = choose(overlay, shape, row, count=1)
+        liked = WISH * likes(draft.snapshot, draft.standing, shape, leaving)[fits]
+        row = int(fits[np.argmax(cache_of(draft).values(shape, part.strategy)[fits] + liked)])
+        share = choose(draft, shape, row, count=1)
         if share is None:
             pods[row] = 0
             continue
-        overlay.take(shape, [(row, 1)], (share,))
-        pods[row] = min(pods[row] - 1, room_of(overlay, shape, np.array([row]))[0])
+        draft.seat(part.podset, shape.pool, (share,))
+        pods[row] = min(pods[row] - 1, room_of(draft, shape, np.array([row]))[0])
         rows.append(row)
     return rows
 
@@ -357,23 +350,23 @@ def _one_by_one(overlay: Overlay, part: Part, pods: Counts) -> list[int] | None:
 class Filling(NamedTuple):
     """How the nodes of one narrowest domain are filled."""
 
-    overlay: Overlay
+    draft: Draft
     part: Part
 
     def fill(self, rows: Rows, pods: Counts, count: int) -> list[Piece]:
         """Rows, in the order given, and counts; the rows hold them all."""
         if len(rows) == 1:
             return [(int(rows[0]), count)]
-        rows, pods, (overlay, part) = rows[pods > 0], pods[pods > 0], self
-        request, values = part.shape.request, overlay.values(part.shape, part.strategy, rows)
+        rows, pods, (draft, part) = rows[pods > 0], pods[pods > 0], self
+        request, values = part.shape.request, cache_of(draft).values(part.shape, part.strategy)[rows]
         if count == 1:
             return [(int(rows[np.lexsort((rows, -values))[0]]), 1)]
         chosen = np.zeros_like(pods)
         if request.share and part.strategy in ("Binpack", "Spread"):  # shared devices first
-            shared = np.minimum(shared_room(overlay, request, rows), pods)
+            shared = np.minimum(shared_room(draft, request, rows), pods)
             chosen = _along(np.lexsort((rows, -values)), shared, min(count, int(shared.sum())))
-            base, column, slope = linear(overlay.snapshot, part.shape, 1.0 if part.strategy == "Spread" else -1.0)
-            values = base[rows] + slope * (overlay.free[column, rows] - chosen * request.size)
+            base, column, slope = linear(draft.snapshot, part.shape, 1.0 if part.strategy == "Spread" else -1.0)
+            values = base[rows] + slope * (draft.free[column, rows] - chosen * request.size)
         fill = self._one_each if part.strategy == "Spread" else self._whole
         chosen = chosen + fill(rows, pods - chosen, values, count - int(chosen.sum()))
         used = np.flatnonzero(chosen)
@@ -394,7 +387,7 @@ class Filling(NamedTuple):
     def _one_each(self, rows: Rows, pods: Counts, values: Values, count: int) -> Counts:
         """Each pod where the most is free after those before it; of fractions as many at once as share a device."""
         request, chosen = self.part.shape.request, np.zeros_like(pods)
-        step = linear(self.overlay.snapshot, self.part.shape, 1.0).slope * request.size
+        step = linear(self.draft.snapshot, self.part.shape, 1.0).slope * request.size
         several = DEVICE // request.share if request.share else 1
         heap = list(zip(np.where(pods > 0, -values, np.inf).tolist(), rows.tolist(), range(len(rows)), pods.tolist()))
         heapify(heap)

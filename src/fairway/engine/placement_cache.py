@@ -7,30 +7,26 @@ each remember up to where the former have no room for them. It is sorted anew wh
 """
 
 from bisect import bisect_left, insort
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from copy import copy
-from functools import partial
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
 from itertools import chain, repeat
 
 import numpy as np
 
 from .devices import choose, room_of
 from .draft import Draft
-from .feasibility import ByNode, Counts, Piece, Rows, Shape, feasible, pool_row, request_of
+from .feasibility import ByNode, Counts, Rows, Shape, Values, feasible, request_of
 from .memo import ByWorkload, remember
 from .model import Admission, NodeShare, PodClass, PodSet, PodSetPlacement
-from .pod_affinity import looks_beside
 from .resources import DEVICE
-from .scoring import Linear, Score, Typical, Values, best_fit, kept_useful, less_fragmented, slope, total, typical_of
+from .scoring import Linear, Score, Typical, best_fit, kept_useful, less_fragmented, slope, total, typical_of
 from .snapshot import Mask
 
 LONG = 64
 """Entries of the short list, or one in LONG nodes if that is more, from which on a ranking is sorted anew."""
 
 
-Kept = dict[object, tuple[ByNode, int]]
-"""Arrays by node, and how much of the draft's log they know."""
+Kept = dict[object, tuple[ByNode, int]]  # arrays by node, and how much of the draft's log they know
 
 
 class Shapes(ByWorkload[tuple[int, str], Shape]):
@@ -51,8 +47,6 @@ class PlacementCache:
         self.runs: dict[object, Slots] = {}
         self._rooms: Kept[Counts] = {}
         self._values: Kept[Values] = {}
-        self._spare: dict[tuple[str, int], tuple[int, int]] = {}  # with how often room had come back by then
-        self._typical: Typical | None = None
 
     def shape(self, pod: PodClass, pool: str) -> Shape:
         """The class in a pool; told by identity, which the value kept here keeps from being reused."""
@@ -67,15 +61,6 @@ class PlacementCache:
             return remember(self._masks, key, feasible(self.draft.snapshot, shape.pod, shape.pool))
         return self._masks[key]
 
-    def spare(self, pool: str, column: int) -> int:
-        """No less than what is free of a resource in a pool, in sum: counted anew only when room came back."""
-        draft, key = self.draft, (pool, column)
-        known = self._spare.get(key)
-        if known is None or known[1] != draft.returns:
-            rows = draft.snapshot.pool_of == pool_row(draft.snapshot, pool)
-            known = self._spare[key] = int(np.maximum(draft.free[column, rows], 0).sum()), draft.returns
-        return known[0]
-
     def room(self, shape: Shape) -> Counts:
         """int64[node]: pods of the class that each node could take now. Not to be written."""
         mask = self.mask(shape)
@@ -88,13 +73,14 @@ class PlacementCache:
         return self._current(self._values, key, partial(total, self.score(strategy), self.draft, shape))
 
     def _current(self, kept: Kept[ByNode], key: object, compute: Callable[[Rows], ByNode]) -> ByNode:
-        """What is kept of each node, computed again where a row was written since."""
+        """What is kept of each node, computed again where a row was written since; what was given out stays."""
         log = self.draft.log
         if key not in kept:
             array = compute(np.arange(len(self.draft.snapshot.nodes)))
         else:
             array, seen = kept[key]
             if rows := sorted(set(log[seen:])):
+                array = array.copy()
                 array[rows] = compute(np.array(rows, np.intp))
         return remember(kept, key, (array, len(log)))[0]
 
@@ -102,17 +88,17 @@ class PlacementCache:
         """What orders nodes under a strategy, wishes apart."""
         if (by_typical := {"Fragmentation": kept_useful, "FGD": less_fragmented}.get(strategy)) is None:
             return best_fit if strategy == "BestFit" else partial(slope, 1.0 if strategy == "Spread" else -1.0)
-        if self._typical is None:
-            self._typical = typical_of(self.draft.snapshot, self._asked())
         return partial(by_typical, self._typical)
 
-    def _asked(self) -> Iterator[Shape]:
-        """The class of each pod that waits or runs, in the pool it may use first."""
-        snapshot = self.draft.snapshot
+    @cached_property
+    def _typical(self) -> Typical:
+        """By the class of each pod that waits or runs, in the pool it may use first."""
+        snapshot, shapes = self.draft.snapshot, list[Shape]()
         for workload in chain(snapshot.pending, (one.workload for one in snapshot.running)):
             pool = workload.pools[0] if workload.pools else snapshot.pools[0].name
             for podset in workload.podsets:
-                yield from repeat(self.shape(podset.pod, pool), podset.count)
+                shapes += [self.shape(podset.pod, pool)] * podset.count
+        return typical_of(snapshot, shapes)
 
 
 class Ranking:
@@ -161,8 +147,7 @@ class Ranking:
 
 
 class Slots:
-    """A class of single pods on its way through a ranking. It remembers up to where there is no room for
-    it."""
+    """A class of single pods on its way through a ranking: it remembers up to where there is no room for it."""
 
     def __init__(self, ranking: Ranking, shape: Shape, podsets: tuple[PodSet, ...], allowed: Mask | None) -> None:
         """`podsets` and `allowed` are told by identity and so kept."""
@@ -183,8 +168,7 @@ class Slots:
         return (PodSetPlacement(self.podsets[0].name, (share,)),) if share else None
 
     def take(self, count: int) -> list[Admission]:
-        """Charges the places of so many workloads more, one after the other, as far as there is room; their
-        admissions."""
+        """The admissions of so many workloads more, one after the other, as far as there is room; they are charged."""
         draft, pool, name = self.ranking.draft, self.shape.pool, self.podsets[0].name
         if count == 1:
             if (placed := self.next()) is None:
@@ -259,53 +243,3 @@ def _each(pool: str, name: str, share: NodeShare) -> Iterator[Admission]:
     ones = [NodeShare(share.node, 1, (own,)) for own in share.devices] or [NodeShare(share.node, 1)]
     admissions = [Admission(pool, (PodSetPlacement(name, (one,)),)) for one in ones]
     return iter(admissions) if share.devices else repeat(admissions[0])
-
-
-class Overlay:
-    """A draft's room as it would be with the pods placed so far; the draft itself is not changed."""
-
-    def __init__(self, cache: PlacementCache) -> None:
-        self.cache, self.snapshot = cache, cache.draft.snapshot
-        self.free, self.device_free = cache.draft.free, cache.draft.device_free
-        self.groups: Mapping[tuple[int, int], Mapping[str, int]] = cache.draft.groups
-        self.standing: dict[PodClass, Counts] = dict(cache.draft.standing)
-        self._is_copy = False
-
-    def fork(self) -> "Overlay":
-        other = copy(self)
-        other.standing, other._is_copy = dict(self.standing), False
-        return other
-
-    def values(self, shape: Shape, strategy: str, rows: Rows) -> Values:
-        """The score of these nodes."""
-        if not self._is_copy:
-            return self.cache.values(shape, strategy)[rows]
-        return total(self.cache.score(strategy), self, shape, rows)
-
-    def room(self, shape: Shape) -> Counts:
-        if not self._is_copy:
-            return self.cache.room(shape)
-        return np.where(self.cache.mask(shape), room_of(self, shape, ...), 0)
-
-    def take(self, shape: Shape, pieces: list[Piece], shares: tuple[NodeShare, ...]) -> None:
-        """Put pods there."""
-        if not self._is_copy:
-            self.free, self.device_free, self._is_copy = self.free.copy(), self.device_free.copy(), True
-        rows, counts = (np.array(part, np.int64) for part in zip(*pieces))
-        for column, amount in zip(shape.request.columns, shape.request.amounts):
-            np.subtract.at(self.free[column], rows, counts * amount)
-        for (row, _), share in zip(pieces, shares):
-            self._take_devices(shape, row, share)
-        if self.snapshot.is_social or looks_beside(shape.pod):
-            more = np.bincount(rows, counts, len(self.snapshot.nodes)).astype(np.int64)
-            self.standing[shape.pod] = more + self.standing.get(shape.pod, 0)
-
-    def _take_devices(self, shape: Shape, row: int, share: NodeShare) -> None:
-        devices = self.snapshot.nodes[row].devices
-        for indices in share.devices:
-            slots = [slot for slot, device in enumerate(devices) if device.index in indices]
-            self.device_free[row, slots] -= shape.request.share or DEVICE
-            if self.snapshot.nodes[row].numa:
-                group = row, devices[slots[0]].numa
-                held = Counter(self.groups.get(group)) + Counter(dict(shape.pod.requests))
-                self.groups = {**self.groups, group: held}

@@ -41,8 +41,7 @@ class Reason(StrEnum):
     REFUSED = "Refused"
 
 
-RANK = {reason: rank for rank, reason in enumerate(Reason)}
-"""By precedence."""
+RANK = {reason: rank for rank, reason in enumerate(Reason)}  # by precedence
 
 
 class Cause(StrEnum):
@@ -114,8 +113,7 @@ class Census(NamedTuple):
 
 
 class Spending(NamedTuple):
-    """A budget in GPU-seconds: the most of a period, what was spent of it, what the workloads that run may still spend,
-    what the waiting one may."""
+    """GPU-seconds: of a period in all, spent, what running workloads may still spend, what the waiting one may."""
 
     budget: float
     spent: float

@@ -12,10 +12,9 @@ from itertools import chain
 
 import numpy as np
 
-from .feasibility import Counts, Shape, labels_of, pool_row, selected, tolerated
+from .feasibility import Counts, Shape, Values, labels_of, pool_row, selected, tolerated
 from .labels import CLUSTER, NAME, clash, means, required, selects
 from .model import PodAffinity, PodClass, Spread
-from .scoring import Values
 from .snapshot import Mask, Snapshot
 
 Standing = Mapping[PodClass, Counts]
@@ -59,8 +58,7 @@ def skews(snapshot: Snapshot, standing: Standing, shape: Shape, leaving: Standin
 
 
 def bears(snapshot: Snapshot, standing: Standing, pod: PodClass) -> Mask:
-    """Nodes where no required term forbids the pod. More pods of its kind do not open others, as they do with a
-    spread."""
+    """Nodes where no required term forbids the pod; unlike with a spread, more of its kind do not open others."""
     return apart(snapshot, standing, pod) & near(snapshot, standing, pod)
 
 

@@ -18,23 +18,20 @@ from typing import Protocol
 import numpy as np
 
 from .draft import Draft
+from .feasibility import Values
 from .memo import ByWorkload, Memo
 from .model import Workload
 from .policy import DAY, Policy
 from .quota import ALL, Branch, Demand, QueueTree
 from .resources import DEVICE
 from .runtimes import RuntimeGroup, job_family
-from .scoring import Values
 from .snapshot import TURN, largest_node
 
-NO_SHARE = 1e9
-"""What is held without any entitlement weighs so much more than what is held with one."""
+NO_SHARE = 1e9  # what is held without any entitlement weighs so much more than what is held with one
 
-BUSIEST = 16
-"""How many times longer waits may make patience: in a long overload none is passed over for ever."""
+BUSIEST = 16  # how many times longer waits may make patience: in a long overload none is passed over for ever
 
-LONGEST = 365 * DAY
-"""What runs for an unknown time counts so."""
+LONGEST = 365 * DAY  # what runs for an unknown time counts so
 
 Ordering = Callable[[list[Workload], QueueTree], None]
 """Sorts a line in place; what is equal stays in the order of submission, then name."""
@@ -99,8 +96,7 @@ ORDERS: dict[str, Ordering] = {
 
 
 def runtime(workload: Workload, tree: QueueTree) -> float:
-    """How long it runs, as far as can be trusted: by its limit, by what was learned, else by what its queue expects;
-    infinite where nothing is known."""
+    """How long it runs: by its limit or what was learned, else by what its queue expects; infinite if unknown."""
     limit, learned = tree.time_limit(workload), tree.learned.quantile(workload, 0.5)
     usual: float | None = tree.inherited(workload.queue, "expected_runtime", None)
     trusted = min((value for value in (limit, learned) if value is not None), default=usual)
@@ -108,9 +104,8 @@ def runtime(workload: Workload, tree: QueueTree) -> float:
 
 
 def sort_by_need(line: list[Workload], kin: Sequence[RuntimeGroup], waited: Values, tree: QueueTree) -> None:
-    """First those that take the fewest GPU-seconds, in powers of two, halved for each `halving` of the patience that a
-    workload has waited. Powers count as far as what was learned tells runtimes at all: where it does not, the first to
-    come is first."""
+    """The fewest GPU-seconds first, in powers of two, halved for each `halving` of the patience that a workload has
+    waited. Powers count as far as what was learned tells runtimes: where it does not, the first to come is first."""
     known, queue = tree.needs, line[0].queue
     for one in {one.like: one for one in kin}.values():
         if one.like not in known:
@@ -130,8 +125,7 @@ def patience(queue: str, seconds: Values, tree: QueueTree) -> float:
 
 
 def overdue(line: Sequence[Workload], kin: Sequence[RuntimeGroup], tree: QueueTree) -> Workload | None:
-    """The first, in the order of submission, that is `overdue` and asks for more GPUs than any node has: they come free
-    together only if they are kept for it."""
+    """The first that is `overdue` and asks for more GPUs than any node has: they come free only if kept for it."""
     since = tree.snapshot.now - tree.policy.overdue * tree.patience[line[0].queue]
     most = largest_node(tree.snapshot) / DEVICE
     if all(one.gpus <= most for one in kin):
@@ -174,9 +168,8 @@ ALIKE = attrgetter(
 
 
 class PendingQueue:
-    """What waits in one leaf, in order. `likes`: a number for each, shared by those that are alike. `blocked`: the last
-    of each number that got no start, all of them in `heads`. `passed`: each workload that waits as, or behind, another,
-    and that one in the same place of `leaders`."""
+    """What waits in one leaf, in order. `likes`: a number that those alike share. `blocked`: the last of each number
+    that got no start, all of them in `heads`. `passed`: what waits as, or behind, the one in its place of `leaders`."""
 
     def __init__(self, waiting: list[Workload], stands: Stands, likes: list[int], *, is_strict: bool) -> None:
         self.waiting, self.is_strict, self.stands, self.likes = waiting, is_strict, stands, likes
@@ -264,10 +257,8 @@ def numbered(name: str, line: list[Workload], memo: Memo, *, is_learned: bool) -
 
 @dataclass(slots=True, eq=False)
 class QueueNode:
-    """A queue with something waiting in it or below: its head, its key among its siblings, its children by name and
-    their keys, the first first.
-    `terms`: of each governed resource what is held, by how much the head would add, and the marks it is held against;
-    the same as long as the heads are alike."""
+    """A queue with something waiting in it or below. `key`: among its siblings; `keys`: of its children, the first
+    first. `terms`: what the key is made of, by governed resource, the same as long as the heads are alike."""
 
     branch: Branch | None
     parent: "QueueNode | None"
@@ -429,8 +420,7 @@ def _joined(leaves: Mapping[str, list[Workload]], tree: QueueTree) -> dict[str, 
 
 
 def sort(waiting: list[Workload], order: str, tree: QueueTree) -> None:
-    """What stands by submission and name, as in a snapshot: as the policy, else the queue says, then those that have
-    waited too long first."""
+    """In place: as the policy, else the queue says, of equals by TURN; before all what has waited too long."""
     if tree.policy.ordering:
         waiting.sort(key=tree.policy.ordering)
     else:

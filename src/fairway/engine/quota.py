@@ -15,12 +15,11 @@ from math import log
 from operator import attrgetter
 from typing import TypeVar, cast
 
-from .memo import remember
 from .model import GPU, MEMORY, Decayed, PodSet, Queue, Share, Workload
 from .policy import Policy
 from .resources import DEVICE, UNIT, counted, memory_of, slices
 from .runtimes import Learned
-from .snapshot import Columns, Snapshot
+from .snapshot import Columns, Snapshot, of_nodes
 
 ALL = "*"
 NEVER = 1 << 62
@@ -70,9 +69,8 @@ def absolute(share: Share, live: int) -> int:
 
 @dataclass(slots=True, eq=False)
 class Branch:
-    """A queue in the tree. `path`: itself first, its root last; empty where its parents lead to no root. `line`: the
-    same without parents that have no quotas, which are transparent. `ledgers`, by pool: its own accounts, then those of
-    its ancestors."""
+    """A queue in the tree. `path`: itself first, its root last; empty where parents lead to none. `line`: that without
+    parents that have no quotas, which are transparent. `ledgers`, by pool: its accounts, then its ancestors'."""
 
     queue: Queue
     children: list["Branch"] = field(default_factory=list)
@@ -112,8 +110,21 @@ def invalid_parent(name: str, queues: Mapping[str, Queue]) -> tuple[str, str] | 
     return None
 
 
-class Offered(dict[object, Mapping[str, Demand]]):
-    """What usable nodes have of each resource, by pool; kept with the nodes."""
+@of_nodes
+def _offered(snapshot: Snapshot, named: frozenset[str]) -> Mapping[str, Demand]:
+    """What usable nodes have of each resource, in the pools that quotas name, and in all."""
+    return _sums(snapshot, snapshot.capacity, named)
+
+
+def _sums(snapshot: Snapshot, columns: Columns, named: frozenset[str]) -> Mapping[str, Demand]:
+    live = snapshot.is_usable & (snapshot.pool_of >= 0)
+    rows = [(pool.name, row) for row, pool in enumerate(snapshot.pools) if pool.name in named]
+    masks = {ALL: live, **{name: live & (snapshot.pool_of == row) for name, row in rows}}
+    sums = {name: columns[:, mask].sum(axis=1).tolist() for name, mask in masks.items()}
+    totals = {name: dict(zip(snapshot.resources, amounts)) for name, amounts in sums.items()}
+    for total in totals.values():
+        total[GPU] += sum(slices(resource) * amount for resource, amount in total.items()) * DEVICE // 7
+    return totals
 
 
 class QueueTree:
@@ -140,11 +151,9 @@ class QueueTree:
     def _grow(self) -> None:
         snapshot, pools = self.snapshot, self.pools
         named = frozenset(quota.pool for branch in self.branches.values() for quota in branch.queue.quotas)
-        offered, key = snapshot.memo.of(Offered), (snapshot.resources, named)
-        self.capacity = offered.get(key) or remember(offered, key, self._sums(snapshot.capacity, named))
-        self._dealt: Mapping[str, Demand] = self.capacity
+        self.capacity = self._dealt = _offered(snapshot, named)
         if snapshot.outside.any():
-            self._dealt = self._sums(snapshot.capacity - snapshot.outside, named)
+            self._dealt = _sums(snapshot, snapshot.capacity - snapshot.outside, named)
         for branch in self.branches.values():
             if (parent := self.branches.get(branch.queue.parent)) is not None:
                 parent.children.append(branch)
@@ -167,18 +176,6 @@ class QueueTree:
         for branch in branches:
             yield branch
             yield from self._walk(branch.children)
-
-    def _sums(self, columns: Columns, named: frozenset[str]) -> Mapping[str, Demand]:
-        """What usable nodes have of each resource, in the pools that quotas name, and in all."""
-        snapshot = self.snapshot
-        live = snapshot.is_usable & (snapshot.pool_of >= 0)
-        rows = [(name, row) for row, name in enumerate(self.pools) if name in named]
-        masks = {ALL: live, **{name: live & (snapshot.pool_of == row) for name, row in rows}}
-        sums = {name: columns[:, mask].sum(axis=1).tolist() for name, mask in masks.items()}
-        totals = {name: dict(zip(snapshot.resources, amounts)) for name, amounts in sums.items()}
-        for total in totals.values():
-            total[GPU] += sum(slices(resource) * amount for resource, amount in total.items()) * DEVICE // 7
-        return totals
 
     # What queues hold
 
@@ -249,8 +246,7 @@ class QueueTree:
                 self._wait(queue, self.pools_of(queue, pools), sample[alike], full, count)
 
     def _wait(self, queue: str, pools: tuple[str, ...], one: Workload, counts: tuple[int, ...], times: int) -> None:
-        """What waits is asked of every pool it may go to, and once of all together; of the queues above only as far as
-        the limits below let it start."""
+        """Asked of each pool it may go to, and once of all; of queues above only as far as the limits below allow."""
         for name in (ALL, *pools) if pools else ():
             amounts = self.amounts(one.podsets, counts, pools[0] if name == ALL else name)
             more = {resource: amount * times for resource, amount in amounts.items()}
@@ -266,8 +262,7 @@ class QueueTree:
         return next((key for key in after if key not in ended or not ended[key].succeeded), "")
 
     def pools_of(self, queue: str, pools: tuple[str, ...]) -> tuple[str, ...]:
-        """The pools that a workload of the queue may use: in its own order, else its queue's, else by name; each
-        ancestor may narrow them."""
+        """Pools that workloads may use: in their own order, else the queue's, else by name; ancestors narrow them."""
         key = queue, pools
         if key not in self._allowed:
             path = self.branches[queue].path if queue in self.branches else ()
@@ -401,8 +396,7 @@ class QueueTree:
         return {one: rest * part / whole_pull for one, part in pull.items()}
 
     def _hand_out(self, parts: Mapping[Account, float], resource: str, left: int, most: Mapping[Account, int]) -> int:
-        """Units left over by rounding go to the largest remainder (equal ones may differ by what floats lose), then the
-        older queue, then by name; what is left."""
+        """Units lost by rounding go to the largest remainder, the older queue, then by name; returns what is left."""
         unit = UNIT.get(resource, 1)
         lost = {one: round((whole(part, unit) - part) / unit, 9) for one, part in parts.items()}
         for one in sorted(parts, key=lambda one: (lost[one], one.queue.created, one.queue.name)):

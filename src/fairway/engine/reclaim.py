@@ -25,12 +25,9 @@ from .resources import counts_of
 from .search import Search
 from .snapshot import Mask
 
-MOST_TRIES = {Cause.CONSOLIDATED: 8, Cause.RECLAIMED: 4}
-"""Times that a rule is tried with other victims."""
-LIMITS, SHARES = attrgetter("limit"), attrgetter("share")
-"""What its queue and those above it must keep to."""
-MOST_SPARED = 8
-"""Victims to spare for which other places are sought."""
+MOST_TRIES = {Cause.CONSOLIDATED: 8, Cause.RECLAIMED: 4}  # times that a rule is tried with other victims
+LIMITS, SHARES = attrgetter("limit"), attrgetter("share")  # what its queue and those above it must keep to
+MOST_SPARED = 8  # victims to spare for which other places are sought
 
 
 def reclaim(attempt: Attempt, cycle: Cycle) -> Verdict | None:
@@ -56,9 +53,8 @@ def reclaim(attempt: Attempt, cycle: Cycle) -> Verdict | None:
 
 
 class Way(NamedTuple):
-    """How a rule is tried: `barred` workloads are not taken; queues above the workload keep within `bounds`; with
-    `largest_last` victims are taken in the order in which queues can lose most, `was_last` if that was tried. `stuck`:
-    victims that are not tried again."""
+    """How a rule is tried: without `barred` victims, queues above the workload within `bounds`; `largest_last`: in the
+    order in which queues lose most, `was_last` if that was tried. `stuck`: victims that are not tried again."""
 
     barred: frozenset[str] = frozenset()
     bounds: Callable[[Account], Demand] = LIMITS
@@ -68,8 +64,7 @@ class Way(NamedTuple):
 
 
 def _take(candidates: CandidateSet, workload: Workload) -> Verdict | None:
-    """Admit it after the victims that it needs; None if they do not suffice or may not be taken. Workloads beside which
-    it must run are only taken where no others suffice."""
+    """Admit it after the victims that it needs, those beside which it must run if no others do; None: none do."""
     neighbours, way = candidates.neighbours(workload), Way()
     if neighbours:
         verdict = _try(candidates, workload, Way(frozenset(neighbours)))
@@ -153,8 +148,7 @@ def _found(search: Search, allowed: Mask | None = None) -> Placements | None:
 
 
 def _fill_back(search: Search) -> None:
-    """Spare victims, the dearest first, without which every limit is kept as well, and every place, or the
-    gang has others."""
+    """Spare victims, the dearest first, without which limits are kept, and the gang has this or another place."""
     draft, is_wide = search.cycle.draft, sum(search.cycle.least(search.workload)) > 1
     tries = MOST_SPARED if is_wide or search.cycle.snapshot.is_social else 0
     for candidate in reversed(search.candidates.in_order(search.taken)):
@@ -302,8 +296,7 @@ def record_victims(search: Search) -> set[str]:
 
 
 def _pause(victim: Running, cycle: Cycle) -> tuple[bool, bool]:
-    """Whether a victim is paused: in memory where that has room beside the workload that takes its place, else on disk
-    where its node can; and whether that is on disk."""
+    """Whether a victim is paused, in memory if that has room beside its taker, else on disk; and whether on disk."""
     key, draft = victim.workload.key, cycle.draft
     if not pauses(victim, cycle):
         return False, False
@@ -314,8 +307,7 @@ def _pause(victim: Running, cycle: Cycle) -> tuple[bool, bool]:
 
 
 def suffices(search: Search, admission: Admission) -> bool:
-    """Whether what its own victims give, with what is idle, is all the room it takes, so that it waits for none that
-    leaves for another."""
+    """Whether its own victims and idle room are all it takes, so that it waits for none that leaves for another."""
     draft = search.cycle.draft
     for row, takes in draft.holdings(search.workload.podsets, admission).items():
         given = [search.candidates.gives(candidate, row) for candidate in search.taken if row in candidate.rows]

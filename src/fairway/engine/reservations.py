@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
+from operator import itemgetter
 
 import numpy as np
 
@@ -32,8 +33,7 @@ from .runtimes import HOUR
 CERTAIN, PARTS = 0.9, (0.1, 0.3, 0.5, 0.7, 0.9)
 PERIOD = {"Daily": 86_400.0, "Weekly": 604_800.0}
 Limit = Callable[[Workload], float | None]
-Rooms = dict[int, Counts]
-"""Row → int64[resource + device slot]: amounts, and milli-GPU of devices."""
+Rooms = dict[int, Counts]  # row → int64[resource + device slot]: amounts, and milli-GPU of devices
 Spare = dict[tuple[Account, bool, str], int]
 """What is left of bounds of quota, by account, whether it is the guarantee (else the limit), and resource."""
 
@@ -112,8 +112,7 @@ class Timeline:
             self._reserve(one)
 
     def end(self, workload: Workload, begins: float | None = None, *, by_limit: bool = False) -> float:
-        """When it will be gone if it began then (default: now); infinity where nothing is known. `by_limit`: what was
-        learned is not asked."""
+        """When it will be gone if it began then (default: now), infinity if unknown. `by_limit`: by that alone."""
         now = self.draft.snapshot.now
         begins = now if begins is None else begins
         if (limit := self._limit(workload)) is not None:
@@ -124,9 +123,8 @@ class Timeline:
     # What may not be used
 
     def against(self, workload: Workload, *, at_risk: bool = False, begins: float | None = None) -> list[Window]:
-        """The windows that it could delay if it began then (default: now), not its own. A preemptible workload delays a
-        reservation only from so long before as its grace lasts. `at_risk`: all but the first hold of each pool, whose
-        owner alone may take back what starts into it."""
+        """The windows, not its own, that it could delay if it began then (default: now); a preemptible one delays a
+        reservation within its grace alone. `at_risk`: but the first hold of each pool, whose owner may take it back."""
         if not self.windows:
             return []
         begins = self.draft.snapshot.now if begins is None else begins
@@ -256,8 +254,7 @@ class Timeline:
     # Holds
 
     def hold(self, ask: Ask, pools: Iterable[str], *, by_limit: bool = False) -> Window | None:
-        """The earliest moment at which it fits, and where; from then on that room is kept. None where none is known.
-        `by_limit`: by enforced limits of what goes before alone."""
+        """The earliest moment at which it fits, and where, kept from then on; `by_limit`: by enforced limits alone."""
         workload, moments = ask.workload, self._moments(ask.workload.key, by_limit=by_limit)
         found = [window for pool in pools if (window := self._earliest(ask, pool, moments)) is not None]
         if not found:
@@ -311,8 +308,7 @@ class Timeline:
             return place(self.draft, ask, pool)
 
     def _bounds(self, workload: Workload, pool: str, begins: float, counts: tuple[int, ...]) -> Spare | None:
-        """What is left of limits and, if it is not preemptible, guarantees with it and the holds that it would meet;
-        None if any is broken."""
+        """What it and the holds that it would meet leave of limits, and of guarantees if it counts; None if broken."""
         tree, end, spare = self.draft.tree, self.end(workload, begins), Spare()
         holds = [window for window in self.windows if window.owner and window.since < end and begins < window.until]
         for one in tree.ledgers(workload.queue, pool):
@@ -427,18 +423,15 @@ class Timeline:
         for window in reserved:
             lefts = {row: self._left(window, row, left, reserved) for row, left in window.left.items()}
             missing = {row: -left for row, left in lefts.items() if (left[: self._columns] < 0).any()}
-            stays = list[Running]()
-            for one in ordered if missing else ():
-                if one.is_leaving or self._gone(one) <= window.since:
-                    for row, amounts in self.draft.footprint(one.workload.podsets, one.admission).items():
-                        if row in missing:
-                            missing[row] = missing[row] - amounts
-                elif one.workload.preemptible and not window.is_for(one.workload):
-                    stays.append(one)
-            for one in stays:
+            goes = [one.is_leaving or self._gone(one) <= window.since for one in ordered] if missing else []
+            for is_gone, one in sorted(zip(goes, ordered), key=itemgetter(0), reverse=True):  # these give room anyway
                 workload, due = one.workload, window.since - one.workload.grace
-                for row, amounts in self.draft.footprint(workload.podsets, one.admission).items():
-                    if row in missing and ((missing[row] > 0) & (amounts > 0))[: self._columns].any():
-                        missing[row] = missing[row] - amounts * (due <= now)
+                may_go = is_gone or (workload.preemptible and not window.is_for(workload))
+                footprint = self.draft.footprint(workload.podsets, one.admission) if may_go else {}
+                for row in footprint.keys() & missing.keys():
+                    if is_gone:
+                        missing[row] = missing[row] - footprint[row]
+                    elif ((missing[row] > 0) & (footprint[row] > 0))[: self._columns].any():
+                        missing[row] = missing[row] - footprint[row] * (due <= now)
                         found[workload.key] = min(due, found.get(workload.key, inf))
         return found

@@ -12,11 +12,9 @@ from functools import lru_cache
 
 from .model import CPU, GPU, MEMORY, PODS, Admission, Amounts, Node, PodClass, PodSet, amounts
 
-FIRST = (CPU, MEMORY, PODS, GPU)
-"""The columns every snapshot has, in this order; the others follow by name."""
+FIRST = (CPU, MEMORY, PODS, GPU)  # the columns every snapshot has, in this order; the others follow by name
 
-DEVICE = 1000
-"""Milli-GPU in a whole device."""
+DEVICE = 1000  # milli-GPU in a whole device
 
 UNIT = {CPU: 1000, MEMORY: 2**30, GPU: DEVICE}
 """The whole unit in which shares are dealt out: one CPU, one GiB, one device; one of anything else."""

@@ -43,8 +43,7 @@ MOST, MOST_BATCHES = 200, 100  # sketches a queue keeps: as many as its status h
 BATCH, SIZE = " @", " x"
 SUFFIX = re.compile(r"(-?\d+|-[bcdfghjklmnpqrstvwxz2-9]{5})+$")
 
-Group = tuple[str, str]
-"""User and name, "" for all; a name with its number of GPUs, or the number alone."""
+Group = tuple[str, str]  # user and name, "" for all; a name with its number of GPUs, or the number alone
 Runtimes = Mapping[Group, Sketch]
 
 
@@ -77,8 +76,7 @@ def count(sketch: Sketch) -> float:
 
 
 class Lengths:
-    """A sketch made ready for questions: its seconds, and the part that does not exceed each. `ages`: how long those
-    have run that run still."""
+    """Of a sketch its seconds, and the part that does not exceed each. `ages`: how long running ones have run."""
 
     def __init__(self, sketch: Sketch, ages: Sequence[float] = ()) -> None:
         self.seconds = [seconds for seconds, _ in sketch.points]
@@ -116,8 +114,7 @@ def _mean_over_time(seconds: Iterable[tuple[float, float]]) -> float:
 
 
 def learn(runtimes: Runtimes, workload: Workload, seconds: float) -> dict[Group, Sketch]:
-    """What is known after a workload of this queue ran for `seconds`; the oldest batches, and the groups that least was
-    heard of, make room for new ones."""
+    """What is known after a workload ran for `seconds`; the oldest batches and the least seen groups are dropped."""
     known = dict(runtimes)
     for group in groups(workload):
         known[group] = add(faded(known.get(group, Sketch())), seconds)
@@ -152,8 +149,7 @@ def _is_enough(sketch: Sketch) -> bool:
 
 
 def groups(workload: Workload) -> tuple[Group, ...]:
-    """Narrowest first: its batch; its name, and all of its queue, also by how many GPUs are asked for, in powers of
-    two."""
+    """Narrowest first: its batch; its name, its user, its queue; some also by GPUs asked for, in powers of two."""
     return _groups(workload.user, job_family(workload.name), gpus(workload), int(workload.submitted // HOUR))
 
 
@@ -171,8 +167,7 @@ def gpus(workload: Workload) -> float:
 
 @lru_cache(1 << 12)  # asked for a few times when a workload comes, by a name that mostly never comes again
 def job_family(name: str) -> str:
-    """A name without its counters and generated suffixes: `job-train17`, `job-train-17-3` and `job-train-x7k2p` are
-    `job-train`."""
+    """A name without counters and generated suffixes: `train17`, `train-17-3` and `train-x7k2p` are `train`."""
     return SUFFIX.sub("", name)
 
 
@@ -185,8 +180,7 @@ class Known(NamedTuple):
 
 
 class RuntimeGroup(NamedTuple):
-    """A workload, its groups, narrowest first, the GPUs of all its pods, and a number that it shares with those that
-    are expected to run alike."""
+    """A workload. `groups`: narrowest first; `like`: a number that it shares with those expected to run alike."""
 
     workload: Workload
     groups: tuple[Group, ...]
@@ -237,8 +231,7 @@ class Telling(dict[str, tuple[object, float]]):
 
 
 class Learned:
-    """How long each kind of workload runs: as its queue remembers, and as those of its batch show that run now. A
-    queue's memory is looked up once for all of a kind."""
+    """How long each kind of workload runs: as its queue remembers, and as those of its batch show that run now."""
 
     aged: int | None = 1  # of how many of their groups, narrowest first, those that run are counted; None: of all
 
@@ -267,15 +260,13 @@ class Learned:
         return ages, held
 
     def quantile(self, workload: Workload, part: float, beyond: float = 0.0) -> float | None:
-        """The runtime that `part` of its kind, of those longer than `beyond` seconds, do not exceed; None where nothing
-        was learned, or none was longer."""
+        """The runtime that `part` of its kind longer than `beyond` seconds do not exceed; None where none is known."""
         known = self._of(workload)
         return known.lengths.quantile(part, max(beyond, known.least)) if known else None
 
     def span(self, queue: str) -> float:
-        """Seconds that one workload of the queue takes its GPUs, on the mean over the time that they are taken; 0 where
-        nothing was learned. It is the longer of two means: over the runtimes of workloads that ended, which are mostly
-        short ones, and over the GPU-time that the running ones have had so far."""
+        """Seconds that one workload takes its GPUs, on the mean over the time that they are taken; 0 where nothing was
+        learned. The longer of two: by workloads that ended, mostly short ones, and by running ones so far."""
         ended = self._runtimes.get(queue, {}).get(("", ""), Sketch()).points
         return max(_mean_over_time(ended), _mean_over_time(self._running[1].get(queue, ())))
 
@@ -308,8 +299,7 @@ class Learned:
         return known is not None and known.group in self.kin(workload).groups[:3]
 
     def unknown_batch(self, workload: Workload) -> Group | None:
-        """Its batch, unless enough of that have ended: those that came together are alike, whatever they will be. None
-        where nothing was learned at all."""
+        """Its batch, unless enough of that have ended: what came together is alike. None if nothing was learned."""
         known, batch = self._of(workload), self.kin(workload).groups[0]
         return batch if known and known.group != batch else None
 

@@ -10,25 +10,21 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .devices import tightest
-from .feasibility import Counts, Ground, Rows, Shape, allowed_nodes, matches, untolerated
+from .draft import Draft
+from .feasibility import Counts, Rows, Shape, Values, allowed_nodes, matches, untolerated
 from .model import GPU, Preference, Toleration, Workload
 from .resources import DEVICE
 from .snapshot import Mask, Snapshot, of_nodes
 
-Values = NDArray[np.float64]
-Score = Callable[[Ground, Shape, Rows], Values]
+Score = Callable[[Draft, Shape, Rows], Values]
 
-WISH = 10.0
-"""What a whole preference weighs against packing."""
+WISH = 10.0  # what a whole preference weighs against packing
 STRANDED, SOUGHT = 0.1, 0.05
 """What a node's GPUs weigh that lose their CPU, and what it weighs that a node is the only one for others."""
-TIE = 1e-3
-"""What tells nodes apart that are equal in whole per cent."""
-BUSY = 700
-"""Milli of its capacity from which on a node's measured use counts as risk."""
+TIE = 1e-3  # what tells nodes apart that are equal in whole per cent
+BUSY = 700  # milli of its capacity from which on a node's measured use counts as risk
 
 
 class Linear(NamedTuple):
@@ -75,20 +71,20 @@ def largest(snapshot: Snapshot, column: int) -> int:
     return int(snapshot.capacity[column].max(initial=0))
 
 
-def total(score: Score, ground: Ground, shape: Shape, rows: Rows) -> Values:
+def total(score: Score, draft: Draft, shape: Shape, rows: Rows) -> Values:
     """The score with wishes."""
-    return wishes(ground.snapshot, shape.pod.preferences, shape.pod.tolerations)[rows] + score(ground, shape, rows)
+    return wishes(draft.snapshot, shape.pod.preferences, shape.pod.tolerations)[rows] + score(draft, shape, rows)
 
 
-def slope(sign: float, ground: Ground, shape: Shape, rows: Rows) -> Values:
+def slope(sign: float, draft: Draft, shape: Shape, rows: Rows) -> Values:
     """-1: the fewest free GPUs first; without GPUs nodes that have none, then the least CPU. 1: the most free first.
     For a fraction the shared device with the least room that fits comes first."""
     column = shape.request.packed
-    values: Values = sign / (largest(ground.snapshot, column) + 1) * ground.free[column, rows]
+    values: Values = sign / (largest(draft.snapshot, column) + 1) * draft.free[column, rows]
     if shape.request.share:
-        room = tightest(ground, shape.request, rows)
+        room = tightest(draft, shape.request, rows)
         return np.where(room < DEVICE, 2 - room / DEVICE, values)
-    return values if column else bare(ground.snapshot)[rows] + values
+    return values if column else bare(draft.snapshot)[rows] + values
 
 
 def typical_of(snapshot: Snapshot, shapes: Iterable[Shape]) -> Typical:
@@ -119,8 +115,7 @@ def typical_of(snapshot: Snapshot, shapes: Iterable[Shape]) -> Typical:
 
 
 def _sought(snapshot: Snapshot, open_to: Mask, asked: Values) -> Values:
-    """What pods ask for that may not use every GPU, spread over the GPUs that they may use; 1: what all ask for, spread
-    over all."""
+    """What pods that may not use every GPU ask for, spread over those they may; 1: what all ask for, over all."""
     gpus = snapshot.capacity[3].astype(np.float64)
     room = open_to @ gpus
     few = np.where(room < gpus.sum(), asked, 0) / np.maximum(room, 1)
@@ -128,23 +123,23 @@ def _sought(snapshot: Snapshot, open_to: Mask, asked: Values) -> Values:
     return sought
 
 
-def less_fragmented(typical: Typical, ground: Ground, shape: Shape, rows: Rows) -> Values:
+def less_fragmented(typical: Typical, draft: Draft, shape: Shape, rows: Rows) -> Values:
     """FGD: how little of the node's free GPUs the pod would make useless for typical pods, in whole per cent. That
     small differences are ties matters: without, openb packs 0.5 points worse. Of nodes that are equal for a pod without
     GPUs the one with the least left, where the paper takes the first by name."""
-    scores, takes_gpus = _percent(_kept(typical, ground, shape, rows)), shape.request.devices or shape.request.share
-    return scores if takes_gpus else scores + TIE * best_fit(ground, shape, rows)
+    scores, takes_gpus = _percent(_kept(typical, draft, shape, rows)), shape.request.devices or shape.request.share
+    return scores if takes_gpus else scores + TIE * best_fit(draft, shape, rows)
 
 
-def kept_useful(typical: Typical, ground: Ground, shape: Shape, rows: Rows) -> Values:
+def kept_useful(typical: Typical, draft: Draft, shape: Shape, rows: Rows) -> Values:
     """FGD's, less what the pod strands, the part of the node's free GPUs beyond the part of its CPU that is free, and
     less what is sought there by others that cannot go elsewhere; in whole per cent."""
     request, both = shape.request, np.ix_([0, 3], rows.tolist())
-    free, whole = ground.free[both], np.maximum(ground.snapshot.capacity[both], 1)
+    free, whole = draft.free[both], np.maximum(draft.snapshot.capacity[both], 1)
     after, before = (free - np.array([[request.of(0)], [request.of(3)]], np.int64)) / whole, free / whole
     stranded = np.maximum(after[1] - after[0], 0) - np.maximum(before[1] - before[0], 0)
     sought = typical.sought[rows] * bool(request.devices or request.share)  # pods without GPUs take none of it
-    return _percent(_kept(typical, ground, shape, rows) - STRANDED * stranded - SOUGHT * sought)
+    return _percent(_kept(typical, draft, shape, rows) - STRANDED * stranded - SOUGHT * sought)
 
 
 def _percent(values: Values) -> Values:
@@ -153,9 +148,9 @@ def _percent(values: Values) -> Values:
     return whole
 
 
-def _kept(typical: Typical, ground: Ground, shape: Shape, rows: Rows) -> Values:
+def _kept(typical: Typical, draft: Draft, shape: Shape, rows: Rows) -> Values:
     """FGD's gradient, in 0..1. A fraction takes the device with the least room that fits: to try each is no better."""
-    cpu, devices, size = ground.free[0, rows], _devices(ground, rows), shape.request.share
+    cpu, devices, size = draft.free[0, rows], _devices(draft, rows), shape.request.share
     if size:
         least = np.argmin(np.where(devices >= size, devices, 2 * DEVICE), axis=1)
         after = devices.copy()
@@ -179,22 +174,22 @@ def _fragments(typical: Typical, devices: Counts, cpu: Counts, open_to: Mask) ->
     return lost
 
 
-def _devices(ground: Ground, rows: Rows) -> Counts:
+def _devices(draft: Draft, rows: Rows) -> Counts:
     """Milli-GPU free in each device; where only counts are known, as many whole ones as are free."""
-    told, most = ground.device_free[rows], largest(ground.snapshot, 3) // DEVICE
+    told, most = draft.device_free[rows], largest(draft.snapshot, 3) // DEVICE
     devices = np.zeros((len(rows), max(most, told.shape[1])), np.int64)
     devices[:, : told.shape[1]] = np.maximum(told, 0)
     counted = (told < 0).all(axis=1)
-    free = ground.free[3, rows[counted]] // DEVICE
+    free = draft.free[3, rows[counted]] // DEVICE
     devices[counted] = DEVICE * (np.arange(devices.shape[1]) < free[:, None])
     return devices
 
 
-def best_fit(ground: Ground, shape: Shape, rows: Rows) -> Values:
+def best_fit(draft: Draft, shape: Shape, rows: Rows) -> Values:
     """The least left of CPU and GPU together, each as a part of the largest node's."""
     left = np.zeros(len(rows))
     for column in (0, 3):
-        left += ground.free[column, rows] / (2.0 * max(largest(ground.snapshot, column), 1))
+        left += draft.free[column, rows] / (2.0 * max(largest(draft.snapshot, column), 1))
     return 1 - left
 
 

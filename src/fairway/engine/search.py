@@ -21,7 +21,7 @@ from .eligibility import over_limit
 from .eviction_rules import full_bucket
 from .feasibility import Request, Shape
 from .model import PodClass, Running, Workload
-from .moves import Spoken, movable, reserve_idle, speak_for
+from .moves import Needs, movable, speak_for
 from .place import cache_of
 from .plan import Cause
 from .pod_affinity import bound_to_itself, leans_on, near
@@ -29,8 +29,7 @@ from .quota import Account, Demand
 from .resources import DEVICE
 from .snapshot import Mask
 
-OnNode = tuple[int, Offer, Request]
-"""A node, what makes room there, and what is requested in all."""
+OnNode = tuple[int, Offer, Request]  # a node, what makes room there, and what is requested in all
 
 
 class Search:
@@ -56,7 +55,7 @@ class Search:
         if paired:
             self.cycle.paired.add(workload.key)
         self._planned: dict[int, list[int]] = {}
-        self._spoken = Spoken()  # idle room that its own pods, or victims that are moved, will take
+        self._spoken = Needs()  # idle room that its own pods, or victims that are moved, will take
         self._moved = set[str]()  # keys of those victims
         self._ahead, self._columns = candidates.cycle.draft.ahead(), len(cycle.snapshot.resources)
 
@@ -248,7 +247,7 @@ class Search:
 
     def _use_free(self, shape: Shape, mask: Mask, count: int) -> int:
         """Plan its pods into room that is free; how many of them have a place there."""
-        given = 0
+        given, pool = 0, self.candidates.pool
         rooms = np.where(mask, cache_of(self._ahead).room(shape), 0)
         for row in np.flatnonzero(rooms).tolist():
             for _ in range(min(int(rooms[row]), count - given)):
@@ -256,7 +255,7 @@ class Search:
                     break
                 self._plan(shape.request, row)
                 needs = zip(shape.request.columns, shape.request.amounts)
-                reserve_idle(self._spoken, self.candidates.pool, needs)
+                self._spoken.update({(pool, column): amount for column, amount in needs})
                 given += 1
         return given
 
@@ -300,16 +299,14 @@ class Search:
         return min(offers, key=self._rank)
 
     def _movable(self, candidates: Iterable[Candidate], row: int) -> Collection[str]:
-        """Keys of the workloads that could leave a node for others, the dearest first; where all must move, none is
-        told apart."""
+        """Keys of the workloads that could leave a node for others; none where all must move."""
         if self.candidates.rule.cause is Cause.CONSOLIDATED:
             return ()
         return movable(dearest_first(candidates), row, self.cycle, self._spoken)
 
     def _picked(self, request: Request, row: int, left: list[int], *lines: list[Candidate]) -> list[Candidate]:
-        """The first of these, each judged after those before, that make room on a node for one more pod, without those
-        not needed; none if they do not suffice. All of a line come before the next; a core takes the place of its
-        surplus. `left` changes."""
+        """The first of these, line by line, that make room on a node for one more pod, each judged after those before,
+        without those not needed; none if too few. A core takes the place of its surplus. `left` changes."""
         candidates, picked, is_enough = self.candidates, list[Candidate](), False
         for candidate in chain.from_iterable(map(self._in_turn, lines)):
             surplus = candidate.victim.surplus if candidate.pod is None else {}

@@ -68,8 +68,7 @@ class Snapshot:
 
 
 def of_nodes(make: Callable[Concatenate[Snapshot, Given], Made]) -> Callable[Concatenate[Snapshot, Given], Made]:
-    """A function of nodes, pools and hashable arguments (all by place), computed once as long as the nodes stay; an
-    array that it returns is read-only."""
+    """Computed once while nodes and pools stay; arguments are hashable and by place, a returned array read-only."""
 
     @wraps(make)
     def kept(snapshot: Snapshot, /, *args: Given.args, **kwargs: Given.kwargs) -> Made:

@@ -41,8 +41,7 @@ from .resources import DEVICE, capacity_of, columns, counts_of, device_memory, s
 from .snapshot import TURN, Columns, Mask, Snapshot, Tally
 
 DEFAULT_POOL = Pool("default")
-MOST_SHAPES = 1 << 17
-"""Shapes remembered; past it they are forgotten, which costs sharing and nothing else."""
+MOST_SHAPES = 1 << 17  # shapes remembered; past it they are forgotten, which costs sharing and nothing else
 
 Array = TypeVar("Array", Columns, NDArray[np.int32], Mask)
 Charge = tuple[PodClass, int, tuple[int, ...]]
@@ -154,9 +153,8 @@ class State:
         return self._layout.pools[index].name if index >= 0 else ""
 
     def is_overdrawn(self, node: str, key: str = "") -> bool:
-        """Whether pods ask for more than the node has, those that were placed there and are still to come included; but
-        not what workloads other than `key` hold there until others are gone, and so is held twice. Where `key` has
-        places there, of what it asks for."""
+        """Whether pods there, and those to come, ask for more than the node has of what `key` asks for, if it is there;
+        what other workloads hold until others are gone is held twice, and not counted."""
         row = self._rows.get(node) if node in self._nodes else None  # else it is gone since the last snapshot
         if row is not None and node in self._dirty:
             self._write(node, row)
@@ -229,15 +227,12 @@ class State:
         """What the verdict makes of the workload; None: no change."""
         pending, running = self._pending.get(verdict.workload), self._running.get(verdict.workload)
         match verdict:
-            case Admit(admission=admission, after=after) if pending:
-                return Running(
-                    pending, admission, waits_for=after, is_promised=True, backfilled_for=verdict.backfilled_for
-                )
+            case Admit(admission=admission, after=after, backfilled_for=owner) if pending:
+                return Running(pending, admission, waits_for=after, is_promised=True, backfilled_for=owner)
             case Admit(admission=admission, after=after) if running:
                 return replace(running, admission=admission, waits_for=after, lost=(), lost_since=None)
-            case Evict(admission=admission) if running:
-                saves = verdict.saves
-                return replace(running, is_leaving=True, is_pausing=verdict.pauses, is_saving=saves, moves_to=admission)
+            case Evict(admission=admission, pauses=pauses, saves=saves) if running:
+                return replace(running, is_leaving=True, is_pausing=pauses, is_saving=saves, moves_to=admission)
             case Resize(admission=admission) if running:
                 return replace(running, admission=admission, lost=(), lost_since=None)
             case Finish() if running:

@@ -19,18 +19,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .feasibility import ByNode, Counts, Piece, Rows, labels_of, pick, pool_row
+from .feasibility import ByNode, Counts, Piece, Rows, Values, labels_of, pick, pool_row
 from .model import Segment, Topology
-from .scoring import Values
 from .snapshot import Mask, Snapshot, of_nodes
 
 Fill = Callable[[Rows, Counts, int], list[Piece]]
 """Lays so many pods on rows with these rooms, which hold them all."""
-
-
-def nowhere(rows: Rows, rooms: Counts, count: int) -> list[Piece]:
-    """For asking where to start only."""
-    return []
 
 
 class DomainTree(NamedTuple):
@@ -55,7 +49,7 @@ class Wanted(NamedTuple):
     topology: Topology
     room: Counts
     free: Counts
-    fill: Fill = nowhere
+    fill: Fill = lambda rows, rooms, count: []  # enough to ask where to start
     anchors: Rows | None = None
     wish: Values | None = None
     is_flat: bool = False
@@ -63,8 +57,7 @@ class Wanted(NamedTuple):
 
 
 class Domains(NamedTuple):
-    """The tree with what its domains can hold, level by level: pods, in whole segments; what is free on nodes with
-    room; and how much each domain is wished for."""
+    """What each domain can hold, level by level: pods, in whole segments; what is free; how much it is wished for."""
 
     tree: DomainTree
     rooms: list[Counts]
@@ -165,8 +158,7 @@ def _less(room: Counts, pieces: list[Piece]) -> Counts:
 def domain_rooms(
     tree: DomainTree, room: ByNode, segments: tuple[Segment, ...] = (), *, reduce: np.ufunc = np.add
 ) -> list[ByNode]:
-    """What each domain has, level by level, in sum: pods that it can hold; at a segment's level whole segments of named
-    domains."""
+    """What each domain has in sum, level by level; at a segment's level in whole segments, of named domains alone."""
     sizes = {segment.level: segment.size for segment in segments}
     rooms: list[ByNode] = []
     inner = room[tree.rows]

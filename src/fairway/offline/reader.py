@@ -7,7 +7,7 @@ one counts. Kinds that mean nothing to a decision are passed over.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Literal, TypeVar
@@ -134,8 +134,7 @@ def read(
         _add(cluster, one)
     nodes, pools = _nodes(cluster), cluster.each(types.NodePoolObject, queues.pool)
     known = _workloads(cluster, everything=everything)
-    around = replace(_around(cluster), selected=frozenset(_selected(cluster, known.values())))
-    around = replace(around, storage=None) if not has_storage else around
+    around = _around(cluster, known.values(), has_storage=has_storage)
     reading = Reading(queues.priorities(cluster.all(objects.PriorityClassObject)), around)
     written = cluster.parts[WorkloadObject]
     facts = [
@@ -145,12 +144,8 @@ def read(
     halted = {key for (key, one), it in zip(known.items(), facts) if it is None and not one.spec.may_run}
     aliases = {name: keys for name, keys in _aliases(known, halted).items() if len(keys) == 1 or not is_live}
     frozen = [kept(one, reading) for key, one in known.items() if key in written]
-    by_name = {one.name: one for one in nodes}
-    running = [
-        replace(_pooled(one, by_name, pools), workload=_after(one.workload, aliases))
-        for one in facts
-        if isinstance(one, Running)
-    ]
+    running = [_pooled(one, nodes, pools) for one in facts if isinstance(one, Running)]
+    running = [replace(one, workload=_after(one.workload, aliases)) for one in running]
     counted = {one.workload.key for one in running} | {key for key, one in known.items() if one.status.paused}
     read_already = {it.key: it for it in facts if isinstance(it, Workload) and it.paused is None}
     goes_on = {key for key, it in zip(known, facts) if isinstance(it, Workload | Running)}
@@ -162,9 +157,7 @@ def read(
         nodes=nodes,
         pools=pools,
         queues=_owing(_queues(cluster, around), cluster, goes_on, now),
-        pending=tuple(
-            _gated(_after(one, aliases), cluster.pods.get(one.key, ())) for one in facts if isinstance(one, Workload)
-        ),
+        pending=tuple(_gated(_after(one, aliases), cluster) for one in facts if isinstance(one, Workload)),
         running=tuple(waiting_for(one, running) for one in running),
         pods=(*_used(cluster, around, counted), *chain.from_iterable(frozen)),
         reservations=cluster.each(types.ReservationObject, queues.reservation),
@@ -174,7 +167,9 @@ def read(
     )
 
 
-def _gated(one: Workload, pods: Sequence[PodObject]) -> Workload:
+def _gated(one: Workload, cluster: Cluster) -> Workload:
+    """With the scheduling gates of its pods."""
+    pods = cluster.pods.get(one.key, ())
     found = gates(pods) if pods else ()
     return replace(one, gates=found) if found else one
 
@@ -226,11 +221,13 @@ def _add(cluster: Cluster, said: object) -> None:
         cluster.parts[form][key] = part
 
 
-def _around(cluster: Cluster) -> Surroundings:
+def _around(cluster: Cluster, known: Iterable[WorkloadObject], *, has_storage: bool) -> Surroundings:
     kinds = objects.ClaimObject, objects.VolumeObject, objects.StorageClassObject
     spaces = {key.partition("/")[0] for form in NAMESPACED for key in cluster.parts[form]}
     spaces |= {space for space, _, _ in cluster.owned} | cluster.parts[objects.NamespaceObject].keys()
-    return Surroundings(Storage(*map(cluster.all, kinds)), {space: cluster.labels(space) for space in spaces})
+    storage = Storage(*map(cluster.all, kinds)) if has_storage else None
+    labels = {space: cluster.labels(space) for space in spaces}
+    return Surroundings(storage, labels, frozenset(_selected(cluster, known)))
 
 
 def _selected(cluster: Cluster, known: Iterable[WorkloadObject]) -> Iterator[Selected]:
@@ -371,12 +368,12 @@ def _after(one: Workload, aliases: Mapping[str, list[str]]) -> Workload:
     return replace(one, after=tuple(keys))
 
 
-def _pooled(one: Running, nodes: Mapping[str, Node], pools: Iterable[Pool]) -> Running:
+def _pooled(one: Running, nodes: Iterable[Node], pools: Iterable[Pool]) -> Running:
     """With the pool of its first node, where its admission names none."""
     if one.admission.pool:
         return one
     first = next((share.node for podset in one.admission.podsets for share in podset.nodes), "")
-    labels = dict(nodes[first].labels) if first in nodes else {}
+    labels = next((dict(one.labels) for one in nodes if one.name == first), {})
     named = (pool.name for pool in sorted(pools, key=lambda pool: pool.name) if selects(pool.selector, labels))
     return replace(one, admission=replace(one.admission, pool=next(named, "default")))
 
@@ -385,18 +382,13 @@ def waiting_for(one: Running, running: Iterable[Running]) -> Running:
     """A promised workload waits for those that leave for it, and for those that leave its nodes for no other."""
     if not one.is_promised:
         return one
-    own = _nodes_of(one)
     leaving = (other for other in running if other.is_leaving and other.workload.key != one.workload.key)
-    return replace(one, waits_for=tuple(other.workload.key for other in leaving if _gives_way(other, one, own)))
+    return replace(one, waits_for=tuple(other.workload.key for other in leaving if _gives_way(other, one)))
 
 
-def _gives_way(other: Running, to: Running, nodes: set[str]) -> bool:
+def _gives_way(other: Running, to: Running) -> bool:
     last = other.workload.evictions[-1].beneficiary if other.workload.evictions else ""
-    return last == to.workload.key or (not last and not nodes.isdisjoint(_nodes_of(other)))
-
-
-def _nodes_of(one: Running) -> set[str]:
-    return {share.node for podset in one.admission.podsets for share in podset.nodes}
+    return last == to.workload.key or (not last and not to.admission.nodes.isdisjoint(other.admission.nodes))
 
 
 def _newest(said: object) -> float:

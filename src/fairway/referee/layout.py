@@ -30,8 +30,7 @@ from fairway.engine import (
 )
 
 Role = Literal["new", "more", "moved", "told", "leaving", "evicted", "stands"]
-DECIDED: tuple[Role, ...] = ("new", "more", "moved")
-"""What this plan starts."""
+DECIDED: tuple[Role, ...] = ("new", "more", "moved")  # what this plan starts
 LEAVES: tuple[Role, ...] = ("leaving", "evicted")
 
 

@@ -30,8 +30,7 @@ from fairway.engine import (
 from .layout import DECIDED, LEAVES, Item, memory_of
 from .plan_view import PlanView, pods_of
 
-Found = Iterator[tuple[str, str]]
-"""Keys of workloads that break a rule, and how."""
+Found = Iterator[tuple[str, str]]  # keys of workloads that break a rule, and how
 
 
 def gangs(view: PlanView) -> Found:

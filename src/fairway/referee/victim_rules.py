@@ -22,8 +22,7 @@ from .queues import Books, invalid_share
 MIN_RUNTIME, MAX_EVICTIONS, HOUR = 600.0, 6, 3600.0
 FOR_ANOTHER = (Cause.PREEMPTED, Cause.RECLAIMED, Cause.CONSOLIDATED, Cause.HOLD_TAKEN)
 Taking = Evict | Resize
-Breach = tuple[str, str, str]
-"""The workload that breaks a rule, which rule, and how."""
+Breach = tuple[str, str, str]  # the workload that breaks a rule, which rule, and how
 
 
 def evictions(view: PlanView) -> Iterator[Breach]:

@@ -27,10 +27,8 @@ def holds(view: PlanView) -> Found:
 
 def meets(view: PlanView, other: Wait, time: float) -> bool:
     """Whether a hold begins before then and nothing says that it is over by then."""
-    starts, workload = other.starts_at or 0, view.waiting[other.workload]
-    if (limit := view.time_limit(workload)) is not None:
-        return starts <= time < starts + limit
-    return starts <= time and not any(queue.ledger.runtimes for queue in view.path(workload))
+    starts = other.starts_at or 0
+    return starts <= time < ends(view, view.waiting[other.workload], starts)
 
 
 def delays(view: PlanView, wait: Wait, held: Layout) -> Found:
@@ -63,15 +61,27 @@ def delays(view: PlanView, wait: Wait, held: Layout) -> Found:
 
 
 def stays(view: PlanView, item: Item, hold: Wait, owners: set[str]) -> bool:
-    """Whether nothing says that it ends by then: no enforced limit, nothing learned; claims do not count. `owners`:
-    those of holds that have begun by then."""
-    one, now = view.running.get(item.key), view.snapshot.now
+    """Whether nothing says that it ends by then. `owners`: those of holds that have begun by then."""
+    one = view.running.get(item.key)
     if one is not None and one.backfilled_for in owners:
         return False  # the held workload may take it back
-    since = now if one is None or one.admitted_at is None else one.admitted_at
-    if (limit := view.time_limit(item.workload)) is not None:
-        return since + limit > (hold.starts_at or 0)
-    return not any(queue.ledger.runtimes for queue in view.path(item.workload))
+    return ends(view, item.workload, began(view, item)) > (hold.starts_at or 0)
+
+
+def began(view: PlanView, item: Item) -> float:
+    one = view.running.get(item.key)
+    return view.snapshot.now if one is None or one.admitted_at is None else one.admitted_at
+
+
+def ends(view: PlanView, workload: Workload, since: float) -> float:
+    """When it is over by its enforced limit; what was learned may say any time, claims do not count."""
+    if (limit := view.time_limit(workload)) is not None:
+        return since + limit
+    return -inf if is_learned(view, workload) else inf
+
+
+def is_learned(view: PlanView, workload: Workload) -> bool:
+    return any(queue.ledger.runtimes for queue in view.path(workload))
 
 
 def reservations(view: PlanView) -> Found:
@@ -104,9 +114,8 @@ def window(view: PlanView, kept: Reservation) -> float | None:
 
 def is_gone(view: PlanView, item: Item, start: float) -> bool:
     """Whether it can be gone when a window begins that is not open yet."""
-    now, limit = view.snapshot.now, view.time_limit(item.workload)
-    is_learned = any(queue.ledger.runtimes for queue in view.path(item.workload))
-    return start > now and (item.workload.preemptible or (now + limit <= start if limit is not None else is_learned))
+    now = view.snapshot.now
+    return start > now and (item.workload.preemptible or ends(view, item.workload, now) <= start)
 
 
 def is_member(view: PlanView, kept: Reservation, workload: Workload) -> bool:
@@ -132,19 +141,12 @@ def spare(view: PlanView, pool: str, start: float) -> Columns:
     snapshot, size = view.snapshot, view.snapshot.free.size
     leave = [at for at in range(len(view.laid.items)) if at >= len(view.starts)]
     leaves = view.laid.total([*leave, *(at for at, item in enumerate(view.starts) if is_gone(view, item, start))])
-    may_go = [at for at, item in enumerate(view.stands)
-              if item.key not in view.going and (item.workload.preemptible or ends(view, item) <= start)]
+    may_go = [at for at, item in enumerate(view.stands) if item.key not in view.going
+              and (item.workload.preemptible or is_learned(view, item.workload)
+                   or ends(view, item.workload, began(view, item)) <= start)]
     free = (view.free - view.taken + leaves + view.standing.total(may_go))[:size].reshape(snapshot.free.shape)
     rows = [one.name for one in snapshot.pools].index(pool) if pool in {one.name for one in snapshot.pools} else -2
     there = np.maximum(free[:, (snapshot.pool_of == rows) & snapshot.is_usable], 0)
     unit = np.array([[DEVICE if name == GPU else 1] for name in snapshot.resources], np.int64)
     total: Columns = (there // unit * unit).sum(axis=1)
     return total
-
-
-def ends(view: PlanView, item: Item) -> float:
-    """When one that stands is over at the latest; what was learned may say sooner."""
-    one, limit = view.running[item.key], view.time_limit(item.workload)
-    if any(queue.ledger.runtimes for queue in view.path(item.workload)):
-        return -inf
-    return inf if limit is None else (view.snapshot.now if one.admitted_at is None else one.admitted_at) + limit
