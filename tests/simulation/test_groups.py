@@ -61,3 +61,27 @@ def test_a_pod_that_its_user_deletes_comes_back_with_its_group_or_alone(restart:
     kept, history, found = play(story, node("n1"))
     assert (kept, history) == ((0, ["PodsLost"]) if restart == "Gang" else (2, []))
     assert sorted(found) == ["g-0", "g-1", "g-2", "g-9"]
+
+
+def test_a_group_that_loses_a_pod_while_it_waits_does_not_start_until_it_is_whole() -> None:
+    async def story(world: World) -> tuple[Any, ...]:
+        await group(world, 0, 1, 2, seconds=None)
+        await world.until(lambda: world.is_in("pod-g", "Running"))
+        off, on = ({"metadata": {"annotations": {"fairway.dev/active": it}}} for it in ("false", "true"))
+        await world.client.patch(Ref(kinds.PODS, "g-0", "default"), off)
+        await world.until(lambda: world.is_in("pod-g", "Suspended"), seconds=90)
+        await world.clock.sleep(5)
+        await world.delete(kinds.PODS, "g-1")
+        await world.clock.sleep(5)
+        assert sorted(names(await world.pods())) == ["g-0", "g-2"]
+        await world.client.patch(Ref(kinds.PODS, "g-0", "default"), on)
+        await world.until(lambda: world.is_in("pod-g", "Pending"), seconds=30)
+        await world.clock.sleep(60)
+        status, running = (await world.workload("pod-g"))["status"], await world.pods(phase="Running")
+        await group(world, 1, seconds=None)
+        await world.until(lambda: world.is_in("pod-g", "Running"), seconds=30)
+        return status["reason"], status["message"], len(running), len(await world.pods(phase="Running"))
+
+    reason, message, few, all_of_it = play(story, node("n1"))
+    assert (reason, few, all_of_it) == ("SchedulingGated", 0, 3)
+    assert message == "pods of its group are gone, and it starts whole; make them again, or cancel what is left"

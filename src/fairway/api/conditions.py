@@ -48,7 +48,7 @@ from .objects import (
     PodStatus,
     Terminated,
 )
-from .pods import is_lost
+from .pods import INCOMPLETE, is_lost
 from .quantities import is_bytes, time_text
 from .scalars import LATEST
 
@@ -116,7 +116,7 @@ def waiting(wait: Wait, workload: Workload, queues: Queues) -> str:
     facts = wait.facts
     whom = names(facts.blocking, workload, queues) or "an earlier workload"
     is_behind = wait.reason is Reason.HELD_FOR and facts.until is None
-    head = _BEHIND if is_behind else _HEADS[wait.reason]
+    head = _BEHIND if is_behind else _HEADS[wait.reason] if facts.detail != INCOMPLETE else _GONE
     parts = [head.format_map(_figures(facts, workload) | {"whom": whom})]
     if workload.paused is not None:
         where = "on disk, on" if workload.on_disk else "on"
@@ -259,6 +259,7 @@ _HEADS: Mapping[Reason, str] = {
 }
 
 
+_GONE = "pods of its group are gone, and it starts whole; make them again, or cancel what is left"
 _NAMES_THEM = (Reason.HELD_FOR, Reason.DEPENDENCY_PENDING)
 """The reasons whose head names the workloads in the way."""
 _BEHIND = "{whom} is before it in queue {queue}, which starts workloads in their order"

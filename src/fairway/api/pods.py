@@ -7,7 +7,7 @@ by them. What namespace selectors, claims and other pods' terms mean depends on 
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import floor
 
@@ -17,6 +17,7 @@ from fairway import engine
 from fairway.engine import selects
 
 from . import objects
+from .names import name_of
 from .quantities import LARGEST, Malformed, Quantity, exact, format, parse, shown, within
 from .volumes import NAME_FIELD, Storage, VolumeClaim, node_term, terms
 
@@ -31,6 +32,8 @@ NOBODY: engine.Selector = (engine.Expression("", "In"),)
 REJECTED = ("NodeAffinity", "NodePorts", "NodeShutdown", "TopologyAffinityError", "UnexpectedAdmissionError")
 LOST = (objects.LOST_POD, "NodeLost", "Evicted", "Preempting", "Shutdown", *REJECTED)
 """Reasons of a failed pod: its kubelet would not run it, as with OutOfcpu; its program did not fail."""
+INCOMPLETE = "fairway.dev/incomplete"
+"""What stands for a gate where pods of a group are gone."""
 Labels = Mapping[str, str]
 Selected = tuple[str, str | None]
 """A generated label by which some pod selects others: key and value; None: any value."""
@@ -154,8 +157,13 @@ def resized(pod: objects.PodObject) -> objects.PodSpec:
     return msgspec.structs.replace(spec, containers=containers, init_containers=init)
 
 
-def gates(pods: Iterable[objects.PodObject]) -> tuple[str, ...]:
-    """Scheduling gates, other than Fairway's, that keep pods without a node from being scheduled."""
+def gates(workload: engine.Workload, pods: Collection[objects.PodObject]) -> tuple[str, ...]:
+    """Scheduling gates, other than Fairway's, that keep pods without a node from being scheduled; INCOMPLETE where some
+    of a group are gone while it waits, which starts whole or not at all."""
+    is_group = workload.paused is None and workload.name.startswith(name_of("Pod", ""))
+    there = sum(pod.metadata.deletion_timestamp is None for pod in pods)
+    if is_group and pods and there < sum(one.count for one in workload.podsets):
+        return (INCOMPLETE,)
     closed = (gate.name for pod in pods if not pod.spec.node_name for gate in pod.spec.scheduling_gates)
     return tuple(sorted({name for name in closed if name != objects.GATE}))
 

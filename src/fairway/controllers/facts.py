@@ -302,7 +302,7 @@ class Facts:
         return replace(fact, waits_for=after) if is_known else self._waiting(key, fact.workload)
 
     def _waiting(self, key: str, fact: Workload) -> Workload:
-        gates = pods.gates(self._pods(key))
+        gates = pods.gates(fact, self._pods(key))
         if gates or fact.after:
             fact = replace(fact, after=tuple(self.names.meant(one, key) for one in fact.after), gates=gates)
         if refusal := self.refusals.get(key):

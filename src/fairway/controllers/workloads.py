@@ -12,6 +12,7 @@ here; they are read off the Workload's status, where the writer of plans put the
     waiting              keep the owner stopped; but what another scheduler has bound already is admitted where it is
 """
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -239,12 +240,13 @@ class Life:
 
     async def _mirror(self, said: WorkloadObject, owner: Owner) -> None:
         """The spec follows the owner's labels and annotations; its queue and podsets only while it holds no room, but
-        for the number of pods."""
-        desired = self._desired(owner)
+        for the number of pods, and not while pods of a group are gone."""
+        is_short = isinstance(owner, PodsOwner) and owner.least is None and bool(owner.lacks())
+        desired = self._desired(dataclasses.replace(owner, least=len(owner.pods)) if is_short else owner)
         if desired is None:
             return
         spec = replace(desired.spec, user=said.spec.user)
-        if said.status.paused is not None:
+        if said.status.paused is not None or is_short:
             spec = replace(spec, pod_sets=said.spec.pod_sets)
         if said.status.admission is not None:
             spec = replace(spec, queue=said.spec.queue, pod_sets=said.spec.pod_sets)

@@ -170,7 +170,7 @@ def read(
 def _gated(one: Workload, cluster: Cluster) -> Workload:
     """With the scheduling gates of its pods."""
     pods = cluster.pods.get(one.key, ())
-    found = gates(pods) if pods else ()
+    found = gates(one, pods) if pods else ()
     return replace(one, gates=found) if found else one
 
 
