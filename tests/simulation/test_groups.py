@@ -1,4 +1,4 @@
-"""Groups of bare pods that have a pod too many, or lost one."""
+"""Groups of bare pods that have a pod too many, lost one, or are modified."""
 
 from typing import Any
 
@@ -6,6 +6,9 @@ import pytest
 from simworld import Thing, World, is_true, names, node, pod
 from test_life import play
 
+from fairway.cli import act
+from fairway.cli.modify import _change
+from fairway.cli.replicas import find
 from fairway.kube import kinds
 from fairway.kube.kinds import Ref, Selection
 
@@ -85,3 +88,80 @@ def test_a_group_that_loses_a_pod_while_it_waits_does_not_start_until_it_is_whol
     reason, message, few, all_of_it = play(story, node("n1"))
     assert (reason, few, all_of_it) == ("SchedulingGated", 0, 3)
     assert message == "pods of its group are gone, and it starts whole; make them again, or cancel what is left"
+
+
+QUEUE, LIMIT = "fairway.dev/queue", "fairway.dev/time-limit"
+SIZES = {"a": {}, "g": {"fairway.dev/group": "g", "fairway.dev/group-size": "2"}}
+
+
+async def started(world: World, name: str, notes: dict[str, str]) -> None:
+    """A pod or a group of this name waits in queue `old`, then runs: the node is made last."""
+    for queue in ("old", "new", "last"):
+        await world.apply({"apiVersion": "fairway.dev/v1alpha1", "kind": "Queue", "metadata": {"name": queue}})
+    said = {"labels": {QUEUE: "old", **SIZES[name]}, "annotations": {LIMIT: "9h", **notes}, "seconds": None}
+    await world.apply(*(pod(one, cpu="1", **said) for one in (["a"] if name == "a" else ["g-0", "g-1"])))
+    await world.until(lambda: world.is_in(f"pod-{name}", "Pending"))
+    await modified(world, name, **{"--queue": "new", "--time-limit": "8h"})
+    await world.apply(node("n1"))
+    await world.until(lambda: world.is_in(f"pod-{name}", "Running"))
+
+
+async def modified(world: World, name: str, **given: str) -> None:
+    await _change(given)(world.client, await find(world.client, "default", f"pod-{name}"))
+
+
+async def set_off(world: World, name: str) -> tuple[Any, ...]:
+    """What its pods, made again, and its Workload say a while after it was suspended."""
+    await act._suspend(world.client, await find(world.client, "default", f"pod-{name}"))
+    await world.until(lambda: world.is_in(f"pod-{name}", "Suspended"))
+    await world.clock.sleep(30)
+    return await said(world, name)
+
+
+async def said(world: World, name: str) -> tuple[Any, ...]:
+    metas, workload = [it["metadata"] for it in await world.pods()], await world.workload(f"pod-{name}")
+    marks = {(it["labels"][QUEUE], it["annotations"].get(LIMIT)) for it in metas}
+    return marks, workload["spec"]["queue"], workload["spec"].get("timeLimit")
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_pods_made_again_keep_what_was_modified_while_they_waited_ran_and_were_suspended(name: str) -> None:
+    async def story(world: World) -> list[tuple[Any, ...]]:
+        await started(world, name, {})
+        found = [await set_off(world, name)]
+        await act._resume(world.client, await find(world.client, "default", f"pod-{name}"))
+        await world.until(lambda: world.is_in(f"pod-{name}", "Running"))
+        await modified(world, name, **{"--time-limit": "7h"})
+        found.append(await set_off(world, name))
+        await modified(world, name, **{"--queue": "last", "--time-limit": "none"})
+        await act._resume(world.client, await find(world.client, "default", f"pod-{name}"))
+        await world.until(lambda: world.is_in(f"pod-{name}", "Running"))
+        return [*found, await set_off(world, name)]
+
+    assert play(story) == [({one}, *one) for one in [("new", "8h"), ("new", "7h"), ("last", None)]]
+
+
+@pytest.mark.parametrize("restart", ["Gang", "Pod"])
+def test_a_pod_made_again_for_one_that_was_lost_keeps_what_was_modified(restart: str) -> None:
+    async def story(world: World) -> tuple[Any, ...]:
+        await started(world, "g", {"fairway.dev/restart": restart})
+        await modified(world, "g", **{"--time-limit": "7h"})
+        before = (await get(world, 1))["metadata"]["uid"]
+        await world.delete(kinds.PODS, "g-1")
+
+        async def is_gone() -> bool:
+            return names(await world.pods()) == ["g-0"]
+
+        await world.until(is_gone)
+        left = Ref(kinds.PODS, "g-0", "default")
+        await world.client.patch(left, {"metadata": {"annotations": {LIMIT: "6h"}}})
+
+        async def is_whole() -> bool:
+            pods = await world.pods(phase="Running")
+            return len(pods) == 2 and before not in {it["metadata"]["uid"] for it in pods}
+
+        await world.until(is_whole, seconds=90)
+        await world.clock.sleep(30)
+        return await said(world, "g")
+
+    assert play(story) == ({("new", "6h")}, "new", "6h")

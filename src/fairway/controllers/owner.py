@@ -3,7 +3,8 @@
 Each says what Workload it should have, whether it is over, and how it is stopped and started. A Job is suspended and
 resumed: its own controller makes and removes its pods; so is every owner with a field for it. Pods of one without are
 deleted, and wait as they come again: nothing but Fairway binds them. Bare pods cannot be stopped and kept: they are
-deleted and made again, gated, under the same names, from the manifests that their Workload carries since it was made.
+deleted and made again, gated, under the same names, from the manifests that their Workload carries since it was made;
+the labels and annotations in these follow what the user changes on the pods.
 Pods that something else owns (a ReplicaSet) are deleted and left to it. All that is written here may be written twice.
 
 Where no door saw a Job, its pods name another scheduler, which would bind them as they come. So such a Job is resumed
@@ -34,8 +35,10 @@ from fairway.api.objects import (
     INDEX,
     MANIFESTS,
     PAUSED,
+    QUEUE,
     SCHEDULER,
     JobObject,
+    Metadata,
     PodObject,
     PodSpec,
 )
@@ -51,6 +54,11 @@ from fairway.kube.turnstile import side_by_side
 from .bind import holds_room, is_over, ref_of, remove, remove_one
 from .status import holds
 
+MARKS = (
+    ("labels", QUEUE),
+    *(("annotations", key) for name in owners.MIRRORED if (key := f"{owners.PREFIX}{name}") not in (ACTIVE, PAUSED)),
+)
+"""Labels and annotations of bare pods that their user may change later, and that pods made again keep."""
 Written = dict[str, Any] | None  # an owner as it is once it was stopped or started; None: nothing was written
 
 
@@ -377,6 +385,10 @@ async def keep(client: Client, pods: Sequence[PodObject]) -> str:
         whole = {one["metadata"]["uid"]: one for one in await client.list(alike)}
     ordered = sorted(pods, key=lambda pod: pod.metadata.name)
     found = [_manifest(whole.get(pod.metadata.uid) or await client.get(ref_of(pod))) for pod in ordered]
+    return _packed(found)
+
+
+def _packed(found: Sequence[dict[str, Any]]) -> str:
     return base64.b64encode(zlib.compress(msgspec.json.encode(found), 9)).decode()
 
 
@@ -400,6 +412,28 @@ def manifests(workload: WorkloadObject) -> dict[str, dict[str, Any]]:
     said = workload.metadata.annotations.get(MANIFESTS, "")
     found = msgspec.json.decode(zlib.decompress(base64.b64decode(said))) if said else []
     return {one["metadata"]["name"]: one for one in found}
+
+
+def followed(workload: WorkloadObject, pods: Iterable[PodObject]) -> str:
+    """The manifests with the marks that their pods have now, for pods that are gone with what changed on the others,
+    where the youngest counts; "" where nothing changed."""
+    known, changes = manifests(workload), dict[str, dict[tuple[str, str], str | None]]()
+    for pod in sorted(pods, key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.name)):
+        if kept := known.get(pod.metadata.name):
+            changes[pod.metadata.name] = _changes(kept["metadata"], pod.metadata)
+    shared = {mark: text for own in changes.values() for mark, text in own.items()}
+    for name, one in known.items():
+        for (part, key), text in changes.get(name, shared).items():
+            marks = one["metadata"].setdefault(part, {})
+            marks.pop(key, None)
+            marks |= {} if text is None else {key: text}
+    return _packed([*known.values()]) if shared else ""
+
+
+def _changes(kept: dict[str, Any], now: Metadata) -> dict[tuple[str, str], str | None]:
+    """The marks that differ, by their place, as they are now; None: removed."""
+    found = {(part, key): getattr(now, part).get(key) for part, key in MARKS}
+    return {(part, key): text for (part, key), text in found.items() if text != kept.get(part, {}).get(key)}
 
 
 async def remake(

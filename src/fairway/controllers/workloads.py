@@ -76,7 +76,7 @@ from .cases import GROUP_FULL, Case
 from .held import served, value_of
 from .losses import SETTLE_SECONDS, Losses
 from .means import Means
-from .owner import JobOwner, KindOwner, Owner, PodsOwner, Written, keep, remake
+from .owner import JobOwner, KindOwner, Owner, PodsOwner, Written, followed, keep, remake
 from .pause import Pauses, thaw
 from .ranks import ranks_of
 from .retry import pause
@@ -136,6 +136,8 @@ class Life:
         if isinstance(owner, PodsOwner) and owner.is_deleted() and not is_evicted:
             await self.means.client.delete(ref(kinds.WORKLOADS, case.key), uid=said.metadata.uid)
             return None
+        if isinstance(owner, PodsOwner) and owner.is_remade and (kept := followed(said, owner.pods)):
+            return await self.means.patch(kinds.WORKLOADS, said, {"metadata": {"annotations": {MANIFESTS: kept}}})
         await self._mirror(said, owner)
         if said.status.paused is not None and not holds(said.status, "Admitted"):
             return await self.pauses.tend(case, said)
