@@ -154,6 +154,18 @@ def test_it_says_when_a_job_starts_for_which_no_forecast_was_written_yet() -> No
     assert untold is None and helps[-1].startswith("forecast: starts ")
 
 
+def test_what_waits_for_victims_is_said_to_start_when_they_have_stopped() -> None:
+    async def story(world: World) -> list[str]:
+        await world.apply(priority("high", 1000), job("low", seconds=3600))
+        await world.until(lambda: world.is_in("job-low", "Running"))
+        world.dead.add("n1")  # nothing on it ends
+        await world.apply(job("urgent", pod={"priorityClassName": "high"}))
+        await world.until(lambda: world.says_reason("job-urgent", "WaitingForVictims"))
+        return await would_help(world.client, "default/job-urgent", is_foretold=False)
+
+    assert play(story, node("n1", cpu=2)) == ["forecast: starts as soon as what is evicted for it has stopped"]
+
+
 def test_where_the_default_queue_was_deleted_nothing_would_start_in_it() -> None:
     async def story(world: World) -> list[str]:
         await world.until(lambda: has_default(world))
