@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from fairway.api.scalars import Malformed, duration
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Selection
@@ -15,7 +16,7 @@ from fairway.kube.kinds import Kind, Selection
 from .connect import on_cluster, unseen
 from .find import Found, sought
 from .job import deadline
-from .main import Problem
+from .main import Problem, told
 from .many import JOBS, SELECTOR, Choice, found_by, on_each
 from .mistakes import of_order
 from .output import in_local_time, no_leaf, output_option
@@ -61,6 +62,9 @@ async def modify(client: Client, namespace: str, output: str, **said: Any) -> in
         raise Problem(f"nothing to change is given; use one of --queue, {', '.join(FIELDS)}")
     if given.get("--deadline", NONE) != NONE:
         given["--deadline"] = deadline(given["--deadline"], client.clock.now())
+    if (limit := given.get("--time-limit", NONE)) != NONE:
+        with told(Malformed, by="--time-limit: "):
+            duration(limit)
     await _check(client, namespace, given)
     return await on_each(client, await found_by(client, namespace, choice), output, _change(given))
 
@@ -149,4 +153,4 @@ def _text(value: str | tuple[str, ...]) -> str | None:
 def _by_option(error: ApiError) -> Exception:
     """What the server refuses of a field, by the option that sets it."""
     causes = [(option, it.message) for it in error.causes for option, name in FIELDS.items() if f"/{name}]" in it.field]
-    return Problem(": ".join(causes[0])) if causes else error
+    return Problem(": ".join(causes[0]), exit_code=1) if causes else error
