@@ -182,6 +182,15 @@ def test_priority_limit_and_order_are_changed_by_annotations_and_none_takes_them
     machine.run("cancel", "tuned")
 
 
+def test_a_deadline_of_the_job_that_is_shorter_than_its_new_time_limit_is_said_to_count(machine: Machine) -> None:
+    submit(machine, "short", "sleep 600")
+    machine.kubectl("patch", "job", "short", "--type=merge", "-p", '{"spec": {"activeDeadlineSeconds": 100}}')
+    said = machine.run("modify", "short", "--time-limit", "3m")
+    assert said == "short modified: time-limit 3m; its activeDeadlineSeconds counts, 1m40s\n"
+    assert machine.run("modify", "short", "--time-limit", "1m") == "short modified: time-limit 1m\n"
+    machine.run("cancel", "short")
+
+
 def test_a_budget_is_named_by_a_limit_that_is_too_long_and_by_a_resume_while_it_stops(machine: Machine) -> None:
     def allow(hours: str) -> None:
         budget = queue("other", {"budget": {"gpuHours": hours, "period": "30d"}} if hours else {})

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from fairway.api.scalars import Malformed, duration
+from fairway.api.scalars import Malformed, duration, duration_text, shorter
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Selection
@@ -121,14 +121,21 @@ def _change(given: dict[str, Any]) -> Callable[[Client, Found], Any]:
         _refuse(changeable(found), given)
         await _refuse_circle(client, found, _before(given))
         try:
-            for owner in found.owners:
-                await client.patch(owner, {"metadata": meta})
+            said = [await client.patch(owner, {"metadata": meta}) for owner in found.owners]
         except ApiError as error:
             raise _by_option(error) from error
         changes = ", ".join(f"{option[2:]} {_text(value) or NONE}" for option, value in given.items())
-        return f"modified: {in_local_time(changes, client.clock.now())}"
+        return f"modified: {in_local_time(changes, client.clock.now())}{_stricter(said, given)}"
 
     return change
+
+
+def _stricter(owners: list[dict[str, Any]], given: dict[str, Any]) -> str:
+    """That the deadline of a Job or a pod counts, where its new time limit is longer; else ""."""
+    limit = given.get("--time-limit", NONE)
+    seconds = min((it for one in owners if (it := one["spec"].get("activeDeadlineSeconds"))), default=0)
+    counts = f"; its activeDeadlineSeconds counts, {duration_text(seconds)}"
+    return "" if limit == NONE or shorter(limit, seconds) == limit else counts
 
 
 def _refuse(found: Found, given: dict[str, Any]) -> None:
