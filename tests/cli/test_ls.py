@@ -14,10 +14,12 @@ import msgspec
 import pytest
 
 from fairway.api.scalars import time as seconds
+from fairway.cli.find import Found
 from fairway.cli.listing import HEAD, Listed, ends_by, natural, rank, reason, row
 from fairway.cli.output import MOST_ROWS, in_local_time, moment_of_day, print_some, start, table
 from fairway.cli.replicas import parked
 from fairway.cli.rows import Filter
+from fairway.cli.show import _print_why
 from fairway.clock import Clock
 from fairway.kube.client import Client
 from fairway.kube.transport import Request, Response
@@ -59,6 +61,21 @@ def test_running_comes_first_then_waiting_by_position_then_the_newest_that_is_ov
     names = [it.name for it in sorted(found, key=rank)]
     assert names == ["r9", "r10", "next", "w9", "w10", "new", "off", "late", "early"]
     assert sorted(["w10", "w9", "w"], key=natural) == ["w", "w9", "w10"]
+
+
+@pytest.mark.parametrize(("phase", "gone", "by", "told"), [
+    ("Suspended", {}, [], "it is suspended;"),
+    ("Suspended", {}, [turned("Evicted", 600) | {"reason": "Preempted"}], "it is suspended;"),
+    ("Suspended", {}, [turned("Evicted", 600) | {"reason": "Suspended"}], "it is suspended for 10m;"),
+    ("Running", {"deletionTimestamp": stamp(5)}, [turned("Evicted", 600)], "it is cancelling for 5s"),
+    ("Running", {"deletionTimestamp": stamp(-25), "deletionGracePeriodSeconds": 30}, [], "it is cancelling for 5s"),
+])  # fmt: skip
+def test_why_tells_for_how_long_it_is_so_where_that_is_known(
+    phase: str, gone: dict, by: list[dict], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    meta = {"name": "w", "namespace": "ml", "creationTimestamp": stamp(9000), **gone}
+    _print_why(Found({"metadata": meta, "spec": {}, "status": {"phase": phase, "conditions": by}}), [], NOW)
+    assert capsys.readouterr().out.startswith(f"w does not wait: {told}")
 
 
 def test_gpus_are_those_held_of_those_asked_for() -> None:

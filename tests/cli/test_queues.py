@@ -12,6 +12,7 @@ from fairway.api.types import UsageDaySpec, UsageRow
 from fairway.api.usage import Day, Told, usage
 from fairway.cli.listing import Listed
 from fairway.cli.nodes import _node_line, users
+from fairway.cli.output import clock_time, seconds
 from fairway.cli.queues import Held, print_queues, queue_lines, tallies
 from fairway.cli.usage import _csv as as_csv
 from fairway.cli.usage import _print as print_usage
@@ -67,13 +68,13 @@ def test_a_share_that_was_decided_about_other_workloads_is_said_to_be_old(
 ) -> None:
     said = {"share": {"*": {GPU: "4"}}, "pending": pending, "admitted": 1}
     queue = {"metadata": {"name": "nlp"}, "spec": {"quotas": [{"pool": "*", "guaranteed": {GPU: 4}}]}, "status": said}
-    print_queues([queue], tallies({"nlp": ""}, [held("a", "nlp", "3", {"n1": 2}), held("b", "nlp", "1")]), ())
+    print_queues([queue], tallies({"nlp": ""}, [held("a", "nlp", "3", {"n1": 2}), held("b", "nlp", "1")]), (), 0.0)
     assert capsys.readouterr().err == told
 
 
 def test_a_column_that_is_empty_for_now_or_for_good_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     queue = {"metadata": {"name": "nlp"}, "spec": {"quotas": [{"pool": "*", "guaranteed": {GPU: "50%"}}]}}
-    print_queues([queue], {}, ())
+    print_queues([queue], {}, (), 0.0)
     told = capsys.readouterr().err
     assert "a SHARE that is missing comes with the next decision" in told
 
@@ -83,11 +84,26 @@ def test_what_is_borrowed_of_a_guarantee_in_per_cent_is_that_of_the_last_decisio
 ) -> None:
     said = {"share": {"*": {GPU: "4"}}, "borrowed": {"default": {GPU: "2"}}, "admitted": 1}
     spec = {"quotas": [{"pool": "*", "guaranteed": {GPU: "50%"}}]}
-    print_queues([{"metadata": {"name": "nlp"}, "spec": spec, "status": said}], {}, ())
+    print_queues([{"metadata": {"name": "nlp"}, "spec": spec, "status": said}], {}, (), 0.0)
     told = capsys.readouterr()
     assert "SHARE, and BORROWED where GUARANTEED is in %, is as of the last minute" in told.err
     head, line = (text.split() for text in told.out.splitlines())
     assert (line[head.index("GUARANTEED") - 1], line[-2]) == ("50%", "2")
+
+
+@pytest.mark.parametrize(("now", "line"), [
+    ("2026-11-28T00:30:00Z", ["nlp", "4.0", "3.0", "0.5", "0.5", "2026-11-28T01:00:00Z"]),
+    ("2026-11-28T01:00:00Z", ["nlp", "4.0", "0.0", "0.5", "3.5", "2026-11-28T02:00:00Z"]),
+    ("2026-11-28T04:10:00Z", ["nlp", "4.0", "0.0", "0.5", "3.5", "2026-11-28T05:00:00Z"]),
+])  # fmt: skip
+def test_of_a_budget_what_counts_now_is_told_with_the_time_of_its_end(
+    now: str, line: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = {"budget": {"gpuHours": 4, "period": "1h"}}
+    said = {"budgetSpent": {"gpuHours": 3.0, "since": "2026-11-28T00:00:00Z"}, "budgetReserved": 0.5}
+    print_queues([{"metadata": {"name": "nlp"}, "spec": spec, "status": said}], {}, (), seconds(now))
+    ends = clock_time(line.pop(), seconds(now))
+    assert capsys.readouterr().out.splitlines()[-1].split() == [*line, *ends.split()] and ":" in ends
 
 
 def test_a_node_names_the_users_and_their_gpus() -> None:
@@ -125,7 +141,7 @@ def test_a_queue_that_is_not_valid_is_said_to_be(capsys: pytest.CaptureFixture[s
     why = {"type": "Valid", "status": "False", "reason": "Cycle", "message": "its parents make a cycle"}
     items = [{"metadata": {"name": name}, "spec": {"parent": "a"}, "status": {"conditions": told}}
              for name, told in (("a", [why]), ("b", [{**why, "status": "True"}]))]  # fmt: skip
-    print_queues(items, {}, ())
+    print_queues(items, {}, (), 0.0)
     assert capsys.readouterr().err == "queue a is not valid, nothing in it starts: its parents make a cycle\n"
 
 

@@ -182,6 +182,15 @@ def test_priority_limit_and_order_are_changed_by_annotations_and_none_takes_them
     machine.run("cancel", "tuned")
 
 
+def test_a_deadline_of_the_job_that_is_shorter_than_its_new_time_limit_is_said_to_count(machine: Machine) -> None:
+    submit(machine, "short", "sleep 600")
+    machine.kubectl("patch", "job", "short", "--type=merge", "-p", '{"spec": {"activeDeadlineSeconds": 100}}')
+    said = machine.run("modify", "short", "--time-limit", "3m")
+    assert said == "short modified: time-limit 3m; its activeDeadlineSeconds counts, 1m40s\n"
+    assert machine.run("modify", "short", "--time-limit", "1m") == "short modified: time-limit 1m\n"
+    machine.run("cancel", "short")
+
+
 def test_a_budget_is_named_by_a_limit_that_is_too_long_and_by_a_resume_while_it_stops(machine: Machine) -> None:
     def allow(hours: str) -> None:
         budget = queue("other", {"budget": {"gpuHours": hours, "period": "30d"}} if hours else {})
@@ -192,7 +201,7 @@ def test_a_budget_is_named_by_a_limit_that_is_too_long_and_by_a_resume_while_it_
     stops = "trap 'sleep 1.5; exit' TERM; sleep 600 & wait"
     submit(machine, "costs", stops, "--queue", "other", "--gpus", "1", "--time-limit", "1h", "--grace", "20s")
     machine.until("costs", "Running")
-    said = machine.run("modify", "costs", "--time-limit", "5h", status=2)
+    said = machine.run("modify", "costs", "--time-limit", "5h", status=1)
     assert re.fullmatch(r"fairway: --time-limit: found '5h'; at most (2h|1h59m\d+s) is allowed while it runs: queue "
                         r"other has \S+ of 2 GPU hours of its budget left\n", said), said
     machine.run("suspend", "costs")

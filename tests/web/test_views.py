@@ -293,6 +293,14 @@ async def test_queues_say_what_is_borrowed_from_whom_and_what_is_left_of_the_bud
     assert "<b>100 left</b> of 100 GPU-hours: 0 spent, 0 reserved" in page
 
 
+async def test_of_a_budget_that_is_whole_again_nothing_is_spent_before_the_next_charge() -> None:
+    spent = {"gpuHours": 30, "since": in_hours(-5)}
+    for period, left in (("30d", 70), ("2h", 100)):
+        nlp = queue("nlp", budget={"gpuHours": 100, "period": period}) | {"status": {"budgetSpent": spent}}
+        async with board(node("n1"), nlp) as shown:
+            assert f"<b>{left} left</b> of 100 GPU-hours: {100 - left} spent" in await shown.page("/queues")
+
+
 async def test_what_is_guaranteed_to_nobody_is_lent_by_no_queue() -> None:
     things = node("n1"), queue("nlp", 2), queue("vision", 1)
     async with board(*things, workload("nlp/job-a", "nlp", 3, at="n1[0,1,2]")) as shown:

@@ -176,6 +176,15 @@ def _base(resource: str) -> int:
     return 1000 if resource in MILLI else 1
 
 
+def budget_used(period: str, used: types.BudgetUse, now: float) -> tuple[float, float | None]:
+    """GPU-hours of the budget's period that `now` is in, and when that ends; None before the first charge. Raises
+    Malformed."""
+    length, since = duration(period), moment("budgetSpent.since", used.since)
+    held = engine.Ledger(budget_spent=used.gpu_hours, budget_since=since)
+    spent, began = engine.Queue("", budget_period=length, ledger=held).spent(now)
+    return spent, None if since is None else began + length
+
+
 def ledger_status(held: engine.Ledger, status: types.QueueStatus) -> types.QueueStatus:
     """`status` with what a queue remembers."""
     usage: dict[str, dict[str, types.DecayedAmount]] = {}

@@ -45,6 +45,7 @@ class Meta(Part):
     namespace: str = ""
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int = 0
     owner_references: list[Owner] | None = None
     annotations: dict[str, str] | None = None
 
@@ -174,8 +175,15 @@ class Listed(Part, dict=True):
                 return seconds(one.last_transition_time)
         return None
 
+    def knows_since(self) -> bool:
+        """Whether `since` is when it entered its state; of one that waited when it was suspended that is not known."""
+        of = ((it.type, it.status, it.reason) for it in self.status.conditions or ())
+        return self.state != "suspended" or ("Evicted", "True", "Suspended") in of
+
     def since(self) -> float:
         """When it entered its state: what waits, or is suspended, was submitted then, or evicted."""
+        if self.state == "cancelling" and (gone := self.metadata.deletion_timestamp):  # of a pod when its grace is over
+            return seconds(gone) - self.metadata.deletion_grace_period_seconds
         kinds = {"running": "Running", "retrying": "Admitted", "starting": "Admitted"}
         turned = self.turned("Finished" if self.state in OVER else kinds.get(self.state, "Evicted"))
         return turned or self.submitted()

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from fairway.api.scalars import Malformed, duration, duration_text, shorter
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Selection
@@ -15,7 +16,7 @@ from fairway.kube.kinds import Kind, Selection
 from .connect import on_cluster, unseen
 from .find import Found, sought
 from .job import deadline
-from .main import Problem
+from .main import Problem, told
 from .many import JOBS, SELECTOR, Choice, found_by, on_each
 from .mistakes import of_order
 from .output import in_local_time, no_leaf, output_option
@@ -61,6 +62,9 @@ async def modify(client: Client, namespace: str, output: str, **said: Any) -> in
         raise Problem(f"nothing to change is given; use one of --queue, {', '.join(FIELDS)}")
     if given.get("--deadline", NONE) != NONE:
         given["--deadline"] = deadline(given["--deadline"], client.clock.now())
+    if (limit := given.get("--time-limit", NONE)) != NONE:
+        with told(Malformed, by="--time-limit: "):
+            duration(limit)
     await _check(client, namespace, given)
     return await on_each(client, await found_by(client, namespace, choice), output, _change(given))
 
@@ -117,14 +121,21 @@ def _change(given: dict[str, Any]) -> Callable[[Client, Found], Any]:
         _refuse(changeable(found), given)
         await _refuse_circle(client, found, _before(given))
         try:
-            for owner in found.owners:
-                await client.patch(owner, {"metadata": meta})
+            said = [await client.patch(owner, {"metadata": meta}) for owner in found.owners]
         except ApiError as error:
             raise _by_option(error) from error
         changes = ", ".join(f"{option[2:]} {_text(value) or NONE}" for option, value in given.items())
-        return f"modified: {in_local_time(changes, client.clock.now())}"
+        return f"modified: {in_local_time(changes, client.clock.now())}{_stricter(said, given)}"
 
     return change
+
+
+def _stricter(owners: list[dict[str, Any]], given: dict[str, Any]) -> str:
+    """That the deadline of a Job or a pod counts, where its new time limit is longer; else ""."""
+    limit = given.get("--time-limit", NONE)
+    seconds = min((it for one in owners if (it := one["spec"].get("activeDeadlineSeconds"))), default=0)
+    counts = f"; its activeDeadlineSeconds counts, {duration_text(seconds)}"
+    return "" if limit == NONE or shorter(limit, seconds) == limit else counts
 
 
 def _refuse(found: Found, given: dict[str, Any]) -> None:
@@ -149,4 +160,4 @@ def _text(value: str | tuple[str, ...]) -> str | None:
 def _by_option(error: ApiError) -> Exception:
     """What the server refuses of a field, by the option that sets it."""
     causes = [(option, it.message) for it in error.causes for option, name in FIELDS.items() if f"/{name}]" in it.field]
-    return Problem(": ".join(causes[0])) if causes else error
+    return Problem(": ".join(causes[0]), exit_code=1) if causes else error

@@ -101,7 +101,7 @@ async def queues(client: Client, namespace: str, output: str) -> None:
     live = await _live(client, items)
     named = {name: _figures(it) for name, it in (live or {}).items()}
     less = () if output == "wide" else LESS
-    return show(output, {"items": items, "live": named}, lambda: print_queues(items, live, less))
+    return show(output, {"items": items, "live": named}, lambda: print_queues(items, live, less, client.clock.now()))
 
 
 async def _live(client: Client, items: list[Thing]) -> dict[str, Tally] | None:
@@ -180,7 +180,7 @@ LESS = ("PARENT", "LIMIT", "BORROWED")
 """What a narrow terminal may lack, the first one first."""
 
 
-def print_queues(items: list[Thing], live: dict[str, Tally] | None, less: Sequence[str]) -> None:
+def print_queues(items: list[Thing], live: dict[str, Tally] | None, less: Sequence[str], now: float) -> None:
     """The table, what of it is older than now, and budgets. `live`: by queue; None where it may not be seen."""
     names = [it["metadata"]["name"] for it in items]
     shown = {it["metadata"]["name"]: _written(it) for it in items} if live is None else live
@@ -198,7 +198,7 @@ def print_queues(items: list[Thing], live: dict[str, Tally] | None, less: Sequen
         click.echo("a SHARE that is missing comes with the next decision, within a minute", err=True)
     for line in filter(None, map(_fault, items)):
         click.echo(line, err=True)
-    if budgets := [line for it in items for line in _budget(it)]:
+    if budgets := [line for it in items for line in _budget(it, now)]:
         click.echo()
         print_table(["BUDGET", "GPU HOURS", "SPENT", "RESERVED", "LEFT", "WHOLE AGAIN"], budgets)
     if forecasts := [line for it in items for line in _accuracy(it)]:
@@ -214,18 +214,20 @@ def _fault(queue: Thing) -> str:
     return f"queue {queue['metadata']['name']} is not valid, nothing in it starts: {why['message']}" if why else ""
 
 
-def _budget(queue: Thing) -> Iterator[list[object]]:
+def _budget(queue: Thing, now: float) -> Iterator[list[object]]:
     """What is left of its budget: what ended is spent, what runs has its time limit reserved."""
-    from fairway.api.scalars import Malformed, duration, exact, time
+    from fairway.api.queues import budget_used
+    from fairway.api.scalars import Malformed, exact
+    from fairway.api.types import BudgetUse
 
     budget, said = (queue.get("spec") or {}).get("budget"), queue.get("status") or {}
     if budget:
         with suppress(Malformed):
-            whole, spent = float(exact(str(budget["gpuHours"]))), said.get("budgetSpent") or {}
-            used, kept = float(spent.get("gpuHours", 0)), float(said.get("budgetReserved", 0))
-            ends = clock_time(time(spent["since"]) + duration(budget["period"]), 0.0) if spent.get("since") else ""
+            whole, kept = float(exact(str(budget["gpuHours"]))), float(said.get("budgetReserved", 0))
+            spent = msgspec.convert(said.get("budgetSpent") or {}, BudgetUse)
+            used, ends = budget_used(budget["period"], spent, now)
             hours = [f"{round(amount, 3):,}" for amount in (whole, used, kept, max(0.0, whole - used - kept))]
-            yield [queue["metadata"]["name"], *hours, ends]
+            yield [queue["metadata"]["name"], *hours, clock_time(ends, now)]
 
 
 def _written(queue: Thing) -> Tally:

@@ -192,7 +192,8 @@ def _print_why(found: Found, more: list[str], now: float) -> None:
     starts = start(said.get("forecast"), now)
     if not _waits(found):
         one = msgspec.convert(found.workload, Listed)
-        ago = f", {span(now - one.since())} ago" if one.state in OVER else f" for {span(now - one.since())}"
+        lasts = span(now - one.since()) if one.knows_since() else ""
+        ago = f", {lasts} ago" if one.state in OVER else f" for {lasts}" * bool(lasts)
         words = reason(one, now) if one.state in OVER else f"it is {one.state}"
         does = {"suspended": "queue again", "paused": "go on", "parked": "go on"}.get(one.state)
         hint = f"; `fairway resume {found.name}` lets it {does}" if does else ""

@@ -187,6 +187,8 @@ def _unbounded(case: "Case", wait: "Wait | None") -> list[str]:
 
 def _outlook(case: "Case") -> str:
     """When it starts, where the controller has not told yet: after a burst of work it rests for minutes."""
+    if any(it.is_promised and it.workload.key == case.key for it in case.world.running):
+        return "starts as soon as what is evicted for it has stopped"
     why, now = case.unforeseen(), case.world.now
     starts = "" if why or case.is_long() else start(case.foretold(), now)
     return f"starts {starts}" if starts else f"none: {why}" if why else "none yet: the next one is on its way"

@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from fairway.api import types
-from fairway.api.quantities import Malformed, duration, exact, format, parse, time
-from fairway.api.queues import lineage, path
+from fairway.api.quantities import Malformed, exact, format, parse
+from fairway.api.queues import budget_used, lineage, path
 from fairway.engine import DEVICE, GPU
 
 from . import floor
@@ -56,9 +56,9 @@ class Row:
     share: float | None
     now: Tally
     others: tuple[str, ...]
-    budget: Budget | None
     stopped: str
     problem: str
+    budget: Budget | None = None
     with_whom: tuple[str, ...] = ()
     most: float = 1.0
 
@@ -75,7 +75,10 @@ def page(world: World, ask: Ask) -> Page:
     tallies, capacity = _tallies(world, ask), sum(it.gpus for it in floor.rows(world))
     seen = world.queues.keys() if ask.sight.sees_queues else _seen(world, ask)
     tree = [one for one in _tree(world.queues) if one[0] in seen]
-    named = {name: _row(said, depth, tallies[name], capacity) for name, said, depth in tree}
+    named = {
+        name: replace(_row(said, depth, tallies[name], capacity), budget=_budget(said, tallies[name].held, ask.now))
+        for name, said, depth in tree
+    }
     kin: defaultdict[str, list[Row]] = defaultdict(list)
     parent = {name: world.queues[name].spec.parent for name in named}
     for name, row in named.items():
@@ -133,7 +136,7 @@ def _row(said: types.QueueObject, depth: int, tally: Tally, capacity: float) -> 
     return Row(
         said.metadata.name, depth, _sum([it.guaranteed.get(GPU) for it in quotas], capacity),
         limit=_sum([it.limit.get(GPU) for it in quotas], capacity), share=_sum(list(share), capacity),
-        now=tally, others=tuple(_others(said)), budget=_budget(said, tally.held),
+        now=tally, others=tuple(_others(said)),
         stopped=spec.stop_policy if spec.stop_policy != "None" else "", problem=problem,
     )  # fmt: skip
 
@@ -159,16 +162,14 @@ def _others(said: types.QueueObject) -> Iterator[str]:
                 yield f"{name} {format(used, name)} of {quota.limit.get(name) or quota.guaranteed.get(name)}"
 
 
-def _budget(said: types.QueueObject, held: float) -> Budget | None:
+def _budget(said: types.QueueObject, held: float, now: float) -> Budget | None:
     if said.spec.budget is None:
         return None
     with suppress(Malformed):
-        spent = said.status.budget_spent or types.BudgetUse()
-        limit, since = float(exact(str(said.spec.budget.gpu_hours))), time(spent.since) if spent.since else None
-        renews = since + duration(said.spec.budget.period) if since else None
-        hours = (limit - spent.gpu_hours) / held if held else None
-        reserved = said.status.budget_reserved
-        return Budget(limit, spent.gpu_hours, reserved, limit - spent.gpu_hours - reserved, renews, hours)
+        limit, reserved = float(exact(str(said.spec.budget.gpu_hours))), said.status.budget_reserved
+        spent, renews = budget_used(said.spec.budget.period, said.status.budget_spent or types.BudgetUse(), now)
+        hours = (limit - spent) / held if held else None
+        return Budget(limit, spent, reserved, limit - spent - reserved, renews, hours)
     return None
 
 
