@@ -101,6 +101,12 @@ def test_without_those_who_use_up_the_limit() -> None:
     assert told(*cluster, *busy, job("a", gpus=2)).blocking == ("ns/x",)
 
 
+def test_who_holds_a_budget_is_in_a_queue_that_it_covers() -> None:
+    cluster = (node("n1", 2), queue("p", budget=2 * HOUR), queue("q", parent="p"), queue("r", parent="p"), queue("s"))
+    busy = [runs(job(name, of, 1, time_limit=HOUR), "n1") for name, of in (("x", "r"), ("y", "s"))]
+    assert told(*cluster, *busy, job("a", gpus=2, time_limit=HOUR)).blocking == ("ns/x",)
+
+
 def test_nothing_is_told_where_nothing_helps() -> None:
     cluster = (node("n1", 1), queue("q"), queue("s"), runs(job("old", gpus=1), "n1"))
     found = told(*cluster, job("a", gpus=1))
