@@ -17,13 +17,8 @@ async def asked(world: World, **said: Any) -> list[str]:
     return (await dry_run(world.client, job("new", **said), "default"))[1]
 
 
-async def has_default(world: World) -> bool:
-    return "default" in {it["metadata"]["name"] for it in await world.client.list(Selection(kinds.QUEUES))}
-
-
 def test_it_says_where_a_job_would_start_now_and_makes_nothing() -> None:
     async def story(world: World) -> tuple[list[str], list[Any]]:
-        await world.until(lambda: has_default(world))
         return await asked(world), await world.client.list(Selection(kinds.JOBS))
 
     assert play(story, node("n1", cpu=2)) == (["would start now on n1 (1 pod) of pool default"], [])
@@ -71,7 +66,6 @@ def test_it_names_whom_the_job_would_evict() -> None:
 
 def test_what_can_never_start_has_no_start_in_sight() -> None:
     async def story(world: World) -> list[str]:
-        await world.until(lambda: has_default(world))
         return await asked(world, cpu="64")
 
     why, when = play(story, node("n1", cpu=2))
@@ -164,15 +158,6 @@ def test_what_waits_for_victims_is_said_to_start_when_they_have_stopped() -> Non
         return await would_help(world.client, "default/job-urgent", is_foretold=False)
 
     assert play(story, node("n1", cpu=2)) == ["forecast: starts as soon as what is evicted for it has stopped"]
-
-
-def test_where_the_default_queue_was_deleted_nothing_would_start_in_it() -> None:
-    async def story(world: World) -> list[str]:
-        await world.until(lambda: has_default(world))
-        await world.client.delete(Ref(kinds.QUEUES, "default"))
-        return await asked(world)
-
-    assert play(story, node("n1", cpu=2))[0] == "would wait: QueueNotFound: there is no queue default"
 
 
 def test_it_says_what_would_help_a_job_for_which_no_workload_stands_yet() -> None:
