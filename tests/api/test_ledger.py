@@ -1,18 +1,17 @@
 """What a queue is charged for a workload that ended."""
 
-from dataclasses import replace
-
 import pytest
 
 from fairway.api.ledger import Use, charge, evicted, owing
-from fairway.engine import Decayed, Ledger, PodClass, PodSet, Pool, Queue, Workload
+from fairway.engine import Decayed, Ledger, PodClass, PodSet, Pool, Queue, Workload, budgeted
 
 ONE = Workload("ns/job-train-1", "q", (PodSet("main", 1, 1, PodClass()),), user="ann")
 DAY = 86400.0
 
 
 def use(seconds: float, runtime: float | None = None) -> Use:
-    return Use(ONE, {("h100", "cpu"): 4000 * seconds, ("h100", "nvidia.com/gpu"): 2000 * seconds}, runtime)
+    spent = {("h100", "cpu"): 4000 * seconds, ("h100", "nvidia.com/gpu"): 2000 * seconds}
+    return Use(ONE, spent, (2 * seconds, ()), runtime)
 
 
 def test_usage_is_what_was_held_times_how_long() -> None:
@@ -49,12 +48,20 @@ def test_the_runtime_of_what_succeeded_is_learned() -> None:
 
 
 def test_what_was_used_before_its_period_does_not_count_in_a_budget() -> None:
-    used = Use(replace(ONE, days=((2 * DAY, 150.0), (9 * DAY, 50.0))), {("h100", "nvidia.com/gpu"): 200_000.0})
+    used = Use(ONE, {("h100", "nvidia.com/gpu"): 200_000.0}, (200.0, ((2 * DAY, 150.0), (9 * DAY, 50.0))))
     first = charge(Queue("q", budget_period=7 * DAY, created=DAY), used, now=8 * DAY, half_life=DAY)
     assert (first.budget_spent, first.budget_since) == (200.0, 8 * DAY)
     later = Queue("q", budget_period=7 * DAY, ledger=Ledger(budget_spent=9.0, budget_since=DAY))
     assert charge(later, used, now=8 * DAY, half_life=DAY).budget_spent == 50.0
-    assert owing(later, later.counted(200.0, used.workload.days, 9 * DAY), now=9 * DAY).spent(9 * DAY)[0] == 50.0
+    assert owing(later, later.counted(*used.budget, 9 * DAY), now=9 * DAY).spent(9 * DAY)[0] == 50.0
+
+
+def test_a_budget_counts_what_was_used_in_its_queue_or_below() -> None:
+    parents, days = {"q": "top", "b": "top", "top": "", "c": ""}, (("q", DAY, 30.0), ("c", DAY, 5.0), ("b", DAY, 4.0))
+    assert budgeted(parents.__getitem__, "b", 50.0, days) == {
+        "b": (15.0, ((DAY, 4.0),)), "q": (30.0, ((DAY, 30.0),)), "c": (5.0, ((DAY, 5.0),)),
+        "top": (45.0, ((DAY, 30.0), (DAY, 4.0))),
+    }  # fmt: skip
 
 
 def test_a_queue_above_is_charged_usage_and_budget_only() -> None:

@@ -145,7 +145,15 @@ def test_a_budget_counts_what_stops_and_what_was_used_before() -> None:
     assert ("a", "Budget") in faults(of(new, used, queues=queues), admit(new, on("n1", 1)), waits)
     started = (Queue("q", budget=1200, budget_period=9e5, created=-NOW, ledger=Ledger(budget_since=NOW - 60)),)
     for end, is_fault in ((NOW - 59, True), (NOW - 60, False)):
-        told = faults(of(new, replace(used, days=((end, 600.0),)), queues=started), admit(new, on("n1", 1)), waits)
+        told = faults(of(new, replace(used, days=(("q", end, 600.0),)), queues=started), admit(new, on("n1", 1)), waits)
+        assert (("a", "Budget") in told) is is_fault
+
+
+def test_a_budget_counts_what_was_used_in_its_queue_wherever_that_is_now() -> None:
+    new, queues = work(time_limit=600.0), (Queue("q", "p"), Queue("p", budget=1200), Queue("b"))
+    for queue, where, is_fault in (("b", "q", True), ("b", "b", False), ("q", "b", False), ("q", "q", True)):
+        used = work("b", queue=queue, attained=601.0, days=((where, NOW, 601.0),))
+        told = faults(of(new, used, queues=queues), admit(new, on("n1", 1)), Wait("ns/b", Reason.NO_ROOM))
         assert (("a", "Budget") in told) is is_fault
 
 

@@ -412,6 +412,33 @@ def test_a_budget_counts_what_stopped_before_its_queue_is_charged(end: str) -> N
     assert said["reason"] == "BudgetSpent" and 0.79 < counted < 0.9
 
 
+def test_a_budget_is_charged_what_was_used_in_its_queue_though_it_moved_and_ended_elsewhere() -> None:
+    async def story(world: World) -> tuple[list[float], list[Thing]]:
+        budget = {"gpuHours": "10", "period": "30d"}
+        await world.apply(queue("top", budget=budget), queue("b", budget=budget))
+        await world.apply(queue("a", parent="top", budget=budget))
+        limit = {"fairway.dev/time-limit": "1h"}
+        await world.apply(job("x", seconds=1800, gpus=1, labels={"fairway.dev/queue": "a"}, annotations=limit))
+        await world.until(lambda: world.is_in("job-x", "Running"))
+        await world.clock.sleep(1200)
+        await world.annotate("x", active="false")
+        await world.until(lambda: world.is_in("job-x", "Suspended"), seconds=200)
+        told = {"metadata": {"labels": {"fairway.dev/queue": "b"}}}
+        await world.client.patch(Ref(kinds.JOBS, "x", "default"), told)
+        await world.clock.sleep(60)
+        reserved = [(await world.queue(name))["status"]["budgetReserved"] for name in ("top", "a", "b")]
+        await world.annotate("x", active=None)
+        await world.until(lambda: world.is_in("job-x", "Succeeded"), seconds=3000)
+        await world.clock.sleep(120)
+        return reserved, [(await world.queue(name))["status"] for name in ("top", "a", "b")]
+
+    reserved, said = play(story, node("n1", gpus=1))
+    top, a, b = (one["budgetSpent"]["gpuHours"] for one in said)
+    assert 1200 <= round(top * 3600) == round(a * 3600) < 1300 and 1800 <= round(b * 3600) < 1900
+    assert reserved == [round(top, 3), round(a, 3), 0] and not any(one["budgetReserved"] for one in said)
+    assert [bool(one.get("decayedUsage")) for one in said] == [False, False, True]
+
+
 def test_what_cannot_be_read_and_is_not_charged_stops_no_decision(faults: list[logging.LogRecord]) -> None:
     async def story(world: World) -> Thing:
         await world.apply(queue("team", budget={"gpuHours": "5", "period": "30d"}))

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import lru_cache
+from itertools import chain
 
 from msgspec.structs import replace
 
-from fairway.engine import job_family
+from fairway.engine import DaysUsed, job_family
 
 from .objects import BEGAN
 from .quantities import time, time_text
@@ -74,13 +75,19 @@ def with_use(days: Mapping[str, Mapping[str, Mapping[str, int]]], where: tuple[s
     return found
 
 
-def used_by_day(status: WorkloadStatus) -> tuple[tuple[float, float], ...]:
-    """The end of each UTC day on which a workload used GPUs, and the GPU-seconds. Malformed: a day that is none."""
+def used_in(said: WorkloadObject) -> set[str]:
+    """The queue that a workload is in, and those in which it used GPUs."""
+    days = said.status.served.days.values() if said.status.served else ()
+    return {said.spec.queue, *chain.from_iterable(days)}
+
+
+def used_by_day(status: WorkloadStatus) -> DaysUsed:
+    """The GPU-seconds that a workload used in each queue on each UTC day. Malformed: a day that is none."""
     days = status.served.days if status.served else {}
     return tuple(
-        (time(f"{day}T00:00:00Z") + DAY_SECONDS, sum(sum(pools.values()) for pools in own.values()) / 1000)
-        for day, own in days.items()
-    )
+        (queue, time(f"{day}T00:00:00Z") + DAY_SECONDS, sum(pools.values()) / 1000)
+        for day, own in days.items() for queue, pools in own.items()
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,22 +3,23 @@
 A workload is charged once, when it has ended: what it held times how long it ran, over all its attempts. The uid is
 written down in the same write as the charge, and taken out when the Workload is gone or has let go of its finalizer,
 so that a crash anywhere charges neither twice nor never. Usage halves every half-life; a budget starts anew with its
-period, and what was used on days before that does not count in it.
+period, and what was used on days before that does not count in it, nor what was used in a queue that is not below.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from fairway.engine import DEVICE, GPU, Decayed, Ledger, Pool, Queue, Workload, learn
+from fairway.engine import DEVICE, GPU, Budgeted, Decayed, Ledger, Pool, Queue, Workload, learn
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
     """`spent`: by pool and resource what it held, in base units, times the seconds. `runtime`: of the last attempt,
-    where that succeeded and so tells something about the next of its name."""
+    where that succeeded and so tells something about the next of its name. `budget`: what counts in the queue's."""
 
     workload: Workload
     spent: Mapping[tuple[str, str], float]
+    budget: Budgeted
     runtime: float | None = None
 
     @property
@@ -39,7 +40,7 @@ def charge(queue: Queue, use: Use, *, now: float, half_life: float) -> Ledger:
     if is_own and use.runtime is not None:
         runtimes = learn(runtimes, use.workload, use.runtime)
     return replace(
-        queue.spend(queue.counted(use.gpu_seconds, use.workload.days, now), now),
+        queue.spend(queue.counted(*use.budget, now), now),
         usage=tuple(sorted(usage.items())),
         users=tuple(sorted(users.items())),
         runtimes=tuple(sorted(runtimes.items())),

@@ -5,7 +5,7 @@ restart loses nothing: `ledger` reads it, `ledger_status` writes it.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 from msgspec.structs import replace
 
@@ -13,6 +13,7 @@ from fairway import engine
 from fairway.engine import selects
 
 from . import types
+from .accounts import used_in
 from .objects import FINALIZER, DisruptionBudgetObject, LabelSelector, PriorityClassObject
 from .pods import Surroundings, selector
 from .quantities import (
@@ -133,7 +134,11 @@ def _namespaces(said: LabelSelector, around: Surroundings) -> frozenset[str]:
 
 def lineage(known: Mapping[str, types.QueueObject], name: str) -> Iterator[str]:
     """The queue and the queues above it, with the first that is not there; a cycle ends where it began."""
-    return engine.lineage(lambda one: known[one].spec.parent if one in known else "", name)
+    return engine.lineage(_parent_of(known), name)
+
+
+def _parent_of(known: Mapping[str, types.QueueObject]) -> Callable[[str], str]:
+    return lambda name: known[name].spec.parent if name in known else ""
 
 
 def path(known: Mapping[str, types.QueueObject], name: str) -> list[str]:
@@ -141,15 +146,24 @@ def path(known: Mapping[str, types.QueueObject], name: str) -> list[str]:
     return [one for one in lineage(known, name) if one in known]
 
 
+def budgeted(
+    known: Mapping[str, types.QueueObject], queue: str, used: float, days: engine.DaysUsed
+) -> dict[str, engine.Budgeted]:
+    """What counts in the budget of each queue that is there, of what a workload used that is in `queue` now."""
+    parts = engine.budgeted(_parent_of(known), queue, used, days)
+    return {name: part for name, part in parts.items() if name in known}
+
+
 def uncharged(
     workloads: Mapping[str, types.WorkloadObject], known: Mapping[str, types.QueueObject], goes_on: Set[str]
-) -> Iterator[tuple[types.WorkloadObject, list[str]]]:
-    """What has used something and neither waits nor runs (`goes_on`: keys of what does), with those of its queues that
-    are not charged for it yet."""
+) -> Iterator[tuple[types.WorkloadObject, set[str]]]:
+    """What has used something and neither waits nor runs (`goes_on`: keys of what does), with those queues, of all
+    that it was in, that are not charged for it yet."""
     charged = {name: frozenset(one.status.charged) for name, one in known.items()}
     for key, said in workloads.items():
         if said.status.attempt and FINALIZER in said.metadata.finalizers and key not in goes_on:
-            yield said, [name for name in path(known, said.spec.queue) if said.metadata.uid not in charged[name]]
+            names = {name for one in used_in(said) for name in path(known, one)}
+            yield said, {name for name in names if said.metadata.uid not in charged[name]}
 
 
 def ledger(said: types.QueueStatus) -> engine.Ledger:

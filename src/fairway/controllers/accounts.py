@@ -23,7 +23,7 @@ import msgspec
 from msgspec.structs import replace
 
 from fairway.api import accounts
-from fairway.api.accounts import Claim, Terms, after, begin_of, day_of
+from fairway.api.accounts import Claim, Terms, after, begin_of, day_of, used_in
 from fairway.api.decode import change
 from fairway.api.nodes import uses
 from fairway.api.objects import FINALIZER, Metadata
@@ -336,10 +336,7 @@ def name_of(queue: str, day: str) -> str:
 
 def _queues_of(said: WorkloadObject) -> set[str]:
     """The queues that it may owe something."""
-    days = said.status.served.days.values() if said.status.served else ()
-    return {said.spec.queue, *(queue for own in days for queue in own), *(
-        one.queue for one in said.status.eviction_history if one.lost
-    )}  # fmt: skip
+    return used_in(said) | {one.queue for one in said.status.eviction_history if one.lost}
 
 
 def _next(now: float) -> float:

@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from fairway.api import queues
-from fairway.api.accounts import used_by_day
+from fairway.api.accounts import used_by_day, used_in
 from fairway.api.decode import change
 from fairway.api.ledger import Use, charge, evicted, owing
 from fairway.api.objects import FINALIZER
@@ -128,13 +128,12 @@ class Queues:
         self._note(queue)
 
     def must_charge(self, said: WorkloadObject) -> bool:
-        """Whether a workload that is over or deleted is still to be charged, to its queue or one above it; if so they
-        get a turn soon."""
-        use, uid = use_of(said, self.means.now()), said.metadata.uid
-        names = self._path(said.spec.queue) if use else []
-        left = [name for name in names if uid not in self.means.view.queues[name].status.charged]
+        """Whether a workload that is over or deleted is still to be charged, to its queue or one above it, or to the
+        budget of another that it was in; if so they get a turn soon."""
+        use, uid, known = use_of(said, self.means.now()), said.metadata.uid, self.means.view.queues
+        left = {name: it for name, it in charges(use, known).items() if uid not in known[name].status.charged}
         for name in left:
-            self._uses[name].setdefault(uid, use)  # type: ignore[arg-type]
+            self._uses[name].setdefault(uid, left[name])
             self._note(name)
             if said.metadata.deletion_timestamp is not None:
                 self._hurried[name].add(uid)
@@ -174,8 +173,9 @@ class Queues:
         for said, names in queues.uncharged(view.workloads, view.queues, goes_on):
             with suppress(Malformed):  # what cannot be read any more is not counted, and stops no decision
                 status = used(said, now=snapshot.now)
-                for queue in map(snapshot.queues.__getitem__, snapshot.queues.keys() & names):
-                    found[queue.name] += queue.counted(status.attained, used_by_day(status), snapshot.now)
+                parts = queues.budgeted(view.queues, said.spec.queue, status.attained, used_by_day(status))
+                for name in snapshot.queues.keys() & names & parts.keys():
+                    found[name] += snapshot.queues[name].counted(*parts[name], snapshot.now)
         return found
 
     def learned(self, snapshot: Snapshot) -> Snapshot:
@@ -225,9 +225,9 @@ class Queues:
             del self._uses[name][uid]
 
     def _ours(self, name: str) -> list[WorkloadObject]:
-        """The workloads of a queue and of those below it."""
+        """The workloads that are or were in a queue or in those below it."""
         below = {one for one in self.means.view.queues if name in self._path(one)}
-        return [one for one in self.means.view.workloads.values() if one.spec.queue in below]
+        return [one for one in self.means.view.workloads.values() if not below.isdisjoint(used_in(one))]
 
     def _status(self, seen: QueueObject, news: News) -> QueueStatus:
         now, half_life, name = self.means.now(), self.means.settings.usage_half_life, seen.metadata.name
@@ -239,7 +239,7 @@ class Queues:
             queue = dataclasses.replace(queue, ledger=charge(queue, use, now=now, half_life=half_life))
         ledger, forecasts = evicted(queue.ledger, news.evicted, now=now), accuracy(seen.status.forecasts, news.outcomes)
         ledger = dataclasses.replace(ledger, stretch=learned(ledger.stretch, news.outcomes))
-        shown = self._shown(queue, seen.status, spent=sum(use.gpu_seconds for use in fresh.values()))
+        shown = self._shown(queue, seen.status, spent=sum(use.budget[0] for use in fresh.values()))
         shown = replace(shown, charged=(*charged, *fresh), forecasts=forecasts)
         return queues.ledger_status(ledger, shown)
 
@@ -270,7 +270,18 @@ def use_of(said: WorkloadObject, now: float) -> Use | None:
     amounts = status.served.amounts if status.served else {}
     spent = {(pool, name): amount for pool, own in amounts.items() for name, amount in own.items()}
     runtime = finished - start if finished and start is not None and status.phase == "Succeeded" else None
-    return Use(value_of(said), spent, runtime)
+    return Use(value_of(said), spent, (0.0, ()), runtime)
+
+
+def charges(use: Use | None, known: Mapping[str, QueueObject]) -> dict[str, Use]:
+    """What each queue is charged: those where it was once in their budgets alone."""
+    if use is None:
+        return {}
+    its, now_in = use.workload, queues.path(known, use.workload.queue)
+    return {
+        name: dataclasses.replace(use, budget=part, spent=use.spent if name in now_in else {})
+        for name, part in queues.budgeted(known, its.queue, use.gpu_seconds, its.days).items()
+    }
 
 
 def summed(snapshot: Snapshot, own: Mapping[tuple[str, ...], int]) -> Counter[tuple[str, ...]]:

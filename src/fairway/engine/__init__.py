@@ -28,6 +28,7 @@ from .policy import *  # noqa: F403
 from .queueing import level as level
 from .quota import Account as Account
 from .quota import QueueTree as QueueTree
+from .quota import budgeted as budgeted
 from .quota import invalid_parent as invalid_parent
 from .quota import lineage as lineage
 from .reservations import occurrence as occurrence

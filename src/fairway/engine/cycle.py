@@ -20,7 +20,7 @@ from .model import Admission, Pool, Running, Workload
 from .place import Ask, Placements, place
 from .plan import RANK, Admit, Keep, Reason, Verdict, Wait, Why
 from .policy import Policy
-from .quota import Account, Demand
+from .quota import Account, Demand, budgeted
 from .reservations import Timeline
 from .resources import counts_of
 from .snapshot import Mask, Snapshot
@@ -64,7 +64,6 @@ class Cycle:
         self.short: dict[str, Keep] = {}  # elastic workloads that grow no further
         self.tries = MOST_HOLD_TRIES
         self._plain = {name for name, branch in self.tree.branches.items() if branch.is_plain}
-        self._attained: dict[str, float] = {}
         self._masks: dict[tuple[str, ...], Mask | None] = {(): None}
         self._shunned: dict[tuple[object, ...], bool] = {}
         self._fitting: dict[tuple[object, ...], tuple[str, ...]] = {}
@@ -96,13 +95,16 @@ class Cycle:
         """The keys of what waits, and what each comes after."""
         return {one.key: one.after for one in self.snapshot.pending}
 
-    def attained(self, queue: str) -> float:
-        """GPU-seconds that count in a queue's budget, of what its workloads used in attempts before the present one."""
-        if (found := self._attained.get(queue)) is None:
-            ones = chain(self.snapshot.pending, map(attrgetter("workload"), self.snapshot.running))
-            own = (one for one in ones if one.attained and self.tree.is_under(one.queue, queue))
-            its = self.tree.branches[queue].queue
-            found = self._attained[queue] = sum((its.counted(one.attained, one.days, self.now) for one in own), 0.0)
+    @cached_property
+    def attained(self) -> dict[str, float]:
+        """GPU-seconds that count in a queue's budget, of what workloads used in attempts before the present one."""
+        found, known = defaultdict[str, float](float), self.snapshot.queues
+        parents = {name: queue.parent for name, queue in known.items()}
+        ones = chain(self.snapshot.pending, map(attrgetter("workload"), self.snapshot.running))
+        for one in filter(attrgetter("attained"), ones):
+            parts = budgeted(lambda name: parents.get(name, ""), one.queue, one.attained, one.days)
+            for name in parts.keys() & known:
+                found[name] += known[name].counted(*parts[name], self.now)
         return found
 
     @cached_property

@@ -136,7 +136,7 @@ def bound(branch: Branch, cycle: Cycle) -> float:
     """GPU-seconds that workloads of the queue can come to, with those of earlier attempts in this period: they are
     charged at their end."""
     below = {one for one in cycle.tree.branches if cycle.tree.is_under(one, branch.queue.name)}
-    total = cycle.attained(branch.queue.name)
+    total = cycle.attained[branch.queue.name]
     total += sum(_comes_to(one, cycle) for one in cycle.draft.running.values() if one.workload.queue in below)
     for one, admission in cycle.draft.started.values():
         if one.queue in below:

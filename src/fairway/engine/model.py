@@ -11,6 +11,10 @@ from typing import Literal
 
 Amounts = tuple[tuple[str, int], ...]
 """Resource name and amount, sorted by name, no zeros unless a zero means something (a quota of 0)."""
+DaysUsed = tuple[tuple[str, float, float], ...]
+"""GPU-seconds that a workload used on UTC days: queue, end of the day, amount."""
+Budgeted = tuple[float, tuple[tuple[float, float], ...]]
+"""GPU-seconds that count in a queue's budget, and those of them by UTC day: end of the day, amount."""
 
 CPU, MEMORY, PODS, GPU = "cpu", "memory", "pods", "nvidia.com/gpu"
 
@@ -186,7 +190,7 @@ class Workload:
     pauses: bool = False  # its user wants it paused rather than stopped while it is not active
     paused: "Admission | None" = None  # where its processes are frozen; it starts there or nowhere
     on_disk: bool = False  # its frozen processes are, and need their memory again
-    days: tuple[tuple[float, float], ...] = ()  # its GPU-seconds by UTC day, each with its end, as far as known
+    days: DaysUsed = ()  # as far as known
 
     @property
     def namespace(self) -> str:

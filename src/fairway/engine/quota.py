@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from math import log
 from operator import attrgetter
 from typing import TypeVar, cast
 
-from .model import GPU, MEMORY, Decayed, PodSet, Queue, Share, Workload
+from .model import GPU, MEMORY, Budgeted, DaysUsed, Decayed, PodSet, Queue, Share, Workload
 from .policy import Policy
 from .resources import DEVICE, UNIT, counted, memory_of, slices
 from .runtimes import Learned
@@ -96,6 +97,17 @@ def lineage(parent_of: Callable[[str], str], name: str) -> Iterator[str]:
         yield name
         passed.add(name)
         name = parent_of(name)
+
+
+def budgeted(parent_of: Callable[[str], str], queue: str, used: float, days: DaysUsed) -> dict[str, Budgeted]:
+    """What counts in budgets of what a workload used that is in `queue` now: by each queue in which it was used, and
+    those above. What no day tells was used where it is now."""
+    above, found = {name: [*lineage(parent_of, name)] for name in (queue, *(day[0] for day in days))}, {}
+    for name in dict.fromkeys(chain.from_iterable(above.values())):
+        own = tuple((end, amount) for at, end, amount in days if name in above[at])
+        rest = used - sum(amount for at, _, amount in days if name not in above[at])
+        found[name] = max(0.0, rest if name in above[queue] else sum(amount for _, amount in own)), own
+    return found
 
 
 def invalid_parent(name: str, queues: Mapping[str, Queue]) -> tuple[str, str] | None:

@@ -255,8 +255,9 @@ def _owing(found: Iterable[Queue], cluster: Cluster, goes_on: Set[str], now: flo
     known = {one.name: one for one in found}
     for said, names in queues.uncharged(cluster.all(WorkloadObject), cluster.all(types.QueueObject), goes_on):
         attained, days = said.status.attained, within("status.served.days", used_by_day, said.status)
-        for it in map(known.__getitem__, known.keys() & names):
-            known[it.name] = owing(it, it.counted(attained, days, now), now=now)
+        parts = queues.budgeted(cluster.all(types.QueueObject), said.spec.queue, attained, days)
+        for it in map(known.__getitem__, known.keys() & names & parts.keys()):
+            known[it.name] = owing(it, it.counted(*parts[it.name], now), now=now)
     return tuple(known.values())
 
 

@@ -410,4 +410,4 @@ def _bursts(workloads: Iterable[Workload]) -> list[list[Workload]]:
 def _anew(one: Workload, key: str, now: float) -> Workload:
     """The like of it, with no past."""
     fresh = replace(one, key=key, uid="", submitted=now, deadline=None, after=(), backs_off_until=None, refused="")
-    return replace(fresh, is_active=True, excluded_nodes=(), evictions=(), attained=0.0, last_checkpoint=None)
+    return replace(fresh, is_active=True, excluded_nodes=(), evictions=(), attained=0.0, days=(), last_checkpoint=None)

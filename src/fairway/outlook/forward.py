@@ -37,10 +37,10 @@ from fairway.engine import (
     State,
     Wait,
     Workload,
+    budgeted,
     counts_of,
     decide,
     gpus_of,
-    lineage,
 )
 from fairway.referee import check
 
@@ -269,10 +269,12 @@ class Forward:
     def _spend(self, key: str) -> None:
         """Count all that it used in the budgets of its queue and of those above it."""
         known, workload, attained = self._queues, self.running[key].workload, self.progress[key].attained
-        for name in lineage(lambda one: known[one].parent if one in known else "", workload.queue):
+        parts = budgeted(
+            lambda one: known[one].parent if one in known else "", workload.queue, attained, workload.days
+        )
+        for name, part in parts.items():
             if name in known and (its := known[name]).budget is not None:
-                counted = its.counted(attained, workload.days, self.now)
-                known[name] = replace(its, ledger=its.spend(counted, self.now))
+                known[name] = replace(its, ledger=its.spend(its.counted(*part, self.now), self.now))
                 self.state.observe(known[name])
 
     def _evict(self, verdict: Evict) -> None:

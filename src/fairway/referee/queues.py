@@ -249,8 +249,12 @@ def budgets(view: PlanView) -> Found:
         spent, begin = 0.0 if passed else queue.ledger.budget_spent, -inf if period is None else now - period
         if since is not None and period and since + passed >= queue.created + period:
             begin = since + passed
-        uses_before = [(one, one.attained - sum(part for end, part in one.days if end <= begin)) for one in before]
-        spent += sum(max(0.0, cost) for one, cost in (*uses, *uses_before) if cost and queue in view.path(one))
+        below = {name for name, path in view.paths.items() if queue in path}
+        spent += sum(cost for one, cost in uses if cost and one.queue in below)
+        for one in before:
+            told = sum(part for at, end, part in one.days if at in below and end > begin)
+            untold = one.attained - sum(part for _, _, part in one.days) if one.queue in below else 0.0
+            spent += max(0.0, told + untold)
         for item, cost in starts:
             if cost and queue in view.path(item.workload):
                 if item.key not in owed and spent + cost > most:
