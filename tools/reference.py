@@ -65,8 +65,8 @@ REASONS = {
         "`fairway modify JOB --after OTHER`, or `--after none`.",
     ),
     Reason.SCHEDULING_GATED: (
-        "Its pods have a scheduling gate that is not Fairway's.",
-        "Ask the owner of the gate.",
+        "Its pods have a scheduling gate that is not Fairway's, or pods of its group are gone.",
+        "Ask the owner of the gate; make the pods again.",
     ),
     Reason.CLAIM_MISSING: (
         "A PersistentVolumeClaim of its pods does not exist, or is being deleted.",
