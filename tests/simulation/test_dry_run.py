@@ -24,6 +24,17 @@ def test_it_says_where_a_job_would_start_now_and_makes_nothing() -> None:
     assert play(story, node("n1", cpu=2)) == (["would start now on n1 (1 pod) of pool default"], [])
 
 
+def test_what_is_left_of_an_older_job_of_the_name_stands_for_no_new_one() -> None:
+    async def story(world: World) -> list[str]:
+        await world.apply(job("new", seconds=1))
+        await world.until(lambda: world.is_in("job-new", "Succeeded"))
+        await world.delete(kinds.JOBS, "new")
+        assert await world.phase("job-new") == "Succeeded"
+        return await asked(world)
+
+    assert play(story, node("n1", cpu=2)) == ["would start now on n1 (1 pod) of pool default"]
+
+
 def test_it_says_why_a_job_would_wait_and_until_when() -> None:
     async def story(world: World) -> list[str]:
         await world.apply(job("old", seconds=3600, annotations={"fairway.dev/time-limit": "1h"}))

@@ -84,10 +84,14 @@ async def answered(client: Client, reader: Client, job: Thing, namespace: str) -
     """How the Job, if `client` sent it, would be decided now on what `reader` may see; and that."""
     job = await client.create(kinds.JOBS, job, namespace=namespace, dry_run=True, is_strict=True)
     known, policy = await asyncio.gather(_known(reader), policy_of(reader))
+    from fairway.api.workloads import key_of
     from fairway.offline import Case
 
+    key = f"{namespace}/{name_of('Job', job['metadata']['name'])}"
+    left = {id(it) for it in _workloads(known) if key_of(it.metadata) == key}  # by an older Job of the name, on its way
+    known = [it for it in known if id(it) not in left]
     world = await _world(reader, known, [*await _jobs(reader, known), job])
-    case = Case(world, policy, f"{namespace}/{name_of('Job', job['metadata']['name'])}")
+    case = Case(world, policy, key)
     return await client.clock.in_thread(lambda: _answer(case)), world
 
 
