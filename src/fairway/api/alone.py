@@ -123,9 +123,9 @@ def _status(pod: PodObject) -> WorkloadStatus:
         ready = _since(pod, "Ready")
         told += [Condition("Running", "True", "PodsReady", "", ready)] if ready else []
         return replace(found, phase="Running" if ready else "Admitted", conditions=tuple(told))
-    has_succeeded = status.phase == "Succeeded"
-    said = words.ended(words.pod_failure(pod), f"pod {meta.name} failed", succeeded=has_succeeded, pods=(pod,))
-    reason = words.end_reason(words.pod_failure(pod), succeeded=has_succeeded, pods=(pod,))
+    has_succeeded, why = status.phase == "Succeeded", words.pod_failure(pod)
+    said = words.ended(why, f"pod {meta.name} failed", succeeded=has_succeeded, pods=(pod,))
+    reason = words.end_reason(why, succeeded=has_succeeded, pods=(pod,))
     told.append(Condition(objects.FINISHED, "True", reason, said, ended(status) or at))
     return replace(found, phase=status.phase, reason=reason, message=said, conditions=tuple(told))
 

@@ -38,16 +38,7 @@ from .ends import exit_words
 from .figures import amount, count, is_one, number, span
 from .indexes import failed_trials, rank_in
 from .names import CANCELLED, PARTING, SUSPENDED, short_name
-from .objects import (
-    ATTEMPT,
-    DEFAULT_SCHEDULER,
-    FINISHED,
-    PAST_DEADLINE,
-    SCHEDULER,
-    PodObject,
-    PodStatus,
-    Terminated,
-)
+from .objects import ATTEMPT, DEFAULT_SCHEDULER, FINISHED, PAST_DEADLINE, SCHEDULER, PodObject, PodStatus, Terminated
 from .pods import INCOMPLETE, is_lost
 from .quantities import is_bytes, time_text
 from .scalars import LATEST
@@ -116,7 +107,7 @@ def waiting(wait: Wait, workload: Workload, queues: Queues) -> str:
     facts = wait.facts
     whom = names(facts.blocking, workload, queues) or "an earlier workload"
     is_behind = wait.reason is Reason.HELD_FOR and facts.until is None
-    head = _BEHIND if is_behind else _HEADS[wait.reason] if facts.detail != INCOMPLETE else _GONE
+    head = _BEHIND if is_behind else _HEADS[wait.reason]
     parts = [head.format_map(_figures(facts, workload) | {"whom": whom})]
     if workload.paused is not None:
         where = "on disk, on" if workload.on_disk else "on"
@@ -129,8 +120,8 @@ def waiting(wait: Wait, workload: Workload, queues: Queues) -> str:
 
 
 def hold_time(at: float) -> float:
-    """When a hold begins, as it is told: in whole minutes and never too early, since what is learned of runtimes moves
-    it a little with every cycle."""
+    """When a hold begins, as messages say it: in whole minutes and never too early, since each cycle learns runtimes
+    and moves it a little."""
     return ceil(min(at, LATEST) / 60) * 60.0
 
 
@@ -239,7 +230,7 @@ _HEADS: Mapping[Reason, str] = {
     Reason.NEVER_FITS: "{never}",
     Reason.BACKING_OFF: "it failed to start and is not tried again{until}",
     Reason.DEPENDENCY_PENDING: "it comes after {after}",
-    Reason.SCHEDULING_GATED: "its pods have scheduling gates that others must remove{detail}",
+    Reason.SCHEDULING_GATED: "{gates}",
     Reason.CLAIM_MISSING: "a PersistentVolumeClaim of its pods does not exist{detail}",
     Reason.CLAIM_UNBOUND: "a PersistentVolumeClaim of its pods is not bound to a volume{detail}",
     Reason.CLAIM_IN_USE: "another pod uses its ReadWriteOncePod claim{detail}",
@@ -260,6 +251,7 @@ _HEADS: Mapping[Reason, str] = {
 
 
 _GONE = "pods of its group are gone, and it starts whole; make them again, or cancel what is left"
+_GATES = "its pods have scheduling gates that others must remove: "
 _NAMES_THEM = (Reason.HELD_FOR, Reason.DEPENDENCY_PENDING)
 """The reasons whose head names the workloads in the way."""
 _BEHIND = "{whom} is before it in queue {queue}, which starts workloads in their order"
@@ -290,6 +282,7 @@ def _figures(facts: Facts, workload: Workload) -> dict[str, str]:
         "spending": _spending(facts),
         "never": f"there is no pool that it may use: {facts.detail}" if facts.detail else never,
         "detail": f": {facts.detail}" if facts.detail else "",
+        "gates": _GONE if facts.detail == INCOMPLETE else f"{_GATES}{facts.detail}",
         "rule": _rule(facts, workload),
         "for": f" for {f'queue {facts.queue}' if facts.queue else 'maintenance'}",
         "since": f" from {_moment(facts.since)}" if facts.since is not None else "",
@@ -539,7 +532,7 @@ def crowded_out(node: str, until: float, *, is_full: bool) -> str:
 
 
 def pod_failure(pod: PodObject) -> str:
-    """The word for how a pod failed, of those that `ended` knows."""
+    """The reason for which a pod failed, as `ended` and `end_reason` read it."""
     return PAST_DEADLINE if pod.status.reason == PAST_DEADLINE else "PodFailed"
 
 

@@ -33,7 +33,7 @@ REJECTED = ("NodeAffinity", "NodePorts", "NodeShutdown", "TopologyAffinityError"
 LOST = (objects.LOST_POD, "NodeLost", "Evicted", "Preempting", "Shutdown", *REJECTED)
 """Reasons of a failed pod: its kubelet would not run it, as with OutOfcpu; its program did not fail."""
 INCOMPLETE = "fairway.dev/incomplete"
-"""What stands for a gate where pods of a group are gone."""
+"""Counts as a gate where pods of a group are gone."""
 Labels = Mapping[str, str]
 Selected = tuple[str, str | None]
 """A generated label by which some pod selects others: key and value; None: any value."""

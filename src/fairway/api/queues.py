@@ -163,7 +163,8 @@ def uncharged(
     for key, said in workloads.items():
         if said.status.attempt and FINALIZER in said.metadata.finalizers and key not in goes_on:
             names = {name for one in used_in(said) for name in path(known, one)}
-            yield said, {name for name in names if said.metadata.uid not in charged[name]}
+            if left := {name for name in names if said.metadata.uid not in charged[name]}:
+                yield said, left
 
 
 def ledger(said: types.QueueStatus) -> engine.Ledger:

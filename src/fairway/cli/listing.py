@@ -176,7 +176,7 @@ class Listed(Part, dict=True):
         return None
 
     def knows_since(self) -> bool:
-        """Whether `since` is when it entered its state; of one that waited when it was suspended that is not known."""
+        """Whether `since` is when it entered its state. Nothing says when a waiting workload was suspended."""
         of = ((it.type, it.status, it.reason) for it in self.status.conditions or ())
         return self.state != "suspended" or ("Evicted", "True", "Suspended") in of
 

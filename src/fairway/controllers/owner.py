@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -409,25 +410,34 @@ def _manifest(pod: dict[str, Any]) -> dict[str, Any]:
 
 def manifests(workload: WorkloadObject) -> dict[str, dict[str, Any]]:
     """Those of the bare pods that it started with, by their names."""
-    said = workload.metadata.annotations.get(MANIFESTS, "")
+    return _unpacked(workload.metadata.annotations.get(MANIFESTS, ""))
+
+
+def _unpacked(said: str) -> dict[str, dict[str, Any]]:
     found = msgspec.json.decode(zlib.decompress(base64.b64decode(said))) if said else []
     return {one["metadata"]["name"]: one for one in found}
+
+
+_read_already = lru_cache(64)(_unpacked)  # asked at every turn of a workload; not to be changed
 
 
 def followed(workload: WorkloadObject, pods: Iterable[PodObject]) -> str:
     """The manifests with the marks that their pods have now, for pods that are gone with what changed on the others,
     where the youngest counts; "" where nothing changed."""
-    known, changes = manifests(workload), dict[str, dict[tuple[str, str], str | None]]()
+    known = _read_already(workload.metadata.annotations.get(MANIFESTS, ""))
+    changes = dict[str, dict[tuple[str, str], str | None]]()
     for pod in sorted(pods, key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.name)):
         if kept := known.get(pod.metadata.name):
             changes[pod.metadata.name] = _changes(kept["metadata"], pod.metadata)
     shared = {mark: text for own in changes.values() for mark, text in own.items()}
-    for name, one in known.items():
+    if not shared:
+        return ""
+    for name, one in (known := manifests(workload)).items():
         for (part, key), text in changes.get(name, shared).items():
             marks = one["metadata"].setdefault(part, {})
             marks.pop(key, None)
             marks |= {} if text is None else {key: text}
-    return _packed([*known.values()]) if shared else ""
+    return _packed([*known.values()])
 
 
 def _changes(kept: dict[str, Any], now: Metadata) -> dict[tuple[str, str], str | None]:

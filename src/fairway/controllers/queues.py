@@ -174,7 +174,7 @@ class Queues:
             with suppress(Malformed):  # what cannot be read any more is not counted, and stops no decision
                 status = used(said, now=snapshot.now)
                 parts = queues.budgeted(view.queues, said.spec.queue, status.attained, used_by_day(status))
-                for name in snapshot.queues.keys() & names & parts.keys():
+                for name in snapshot.queues.keys() & names:
                     found[name] += snapshot.queues[name].counted(*parts[name], snapshot.now)
         return found
 

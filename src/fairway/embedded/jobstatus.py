@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from fairway.api.indexes import parse_indexes, show_indexes
-from fairway.api.objects import Condition
+from fairway.api.objects import PAST_DEADLINE, Condition
 from fairway.api.quantities import time, time_text
 
 from .jobtypes import Job, JobSpec, JobStatus, Pod, Uncounted
@@ -184,7 +184,7 @@ def _failure(tally: Tally) -> Condition | None:
     elif tally.all_failed > limit or restarts >= max(limit, 1):
         why = ("BackoffLimitExceeded", "Job has reached the specified backoff limit")
     elif deadline is not None and deadline <= tally.now:
-        why = ("DeadlineExceeded", "Job was active longer than specified deadline")
+        why = (PAST_DEADLINE, "Job was active longer than specified deadline")
     else:
         return None
     return Condition("FailureTarget", "True", *why)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Literal
 
-from fairway.api.objects import FROZEN, LOST_POD, NOT_SAVED
+from fairway.api.objects import FROZEN, LOST_POD, NOT_SAVED, PAST_DEADLINE
 from fairway.api.objects import ON_DISK as IS_ON_DISK
 from fairway.api.quantities import time, time_text
 
@@ -24,7 +24,7 @@ from .health.probe import HEALTHY, Health
 from .health.words import last_words
 from .resize import RESIZED
 
-SHUTDOWN, DELETED, DEADLINE, FINISHED = "NodeShutdown", "Deleted", "DeadlineExceeded", "PodFinished"
+SHUTDOWN, DELETED, FINISHED = "NodeShutdown", "Deleted", "PodFinished"
 NOT_WOKEN, ON_DISK = "NotWoken", "OnDisk"
 AGAIN = (SHUTDOWN, RESIZED, NOT_WOKEN, ON_DISK)
 FIRST_SECONDS, LONGEST_SECONDS, STEADY_SECONDS = 10.0, 300.0, 600.0
@@ -106,9 +106,9 @@ def next_of(sight: Sight) -> Next:
     if sight.pod["metadata"].get("deletionTimestamp"):
         return Next("Running" if running else _last_phase(sight), stop=sight.leaving, why=DELETED)
     phase, deadline = _phase(sight), _deadline(sight)
-    was_late = any(it and it[-1].stopped == DEADLINE for it in sight.histories.values())
+    was_late = any(it and it[-1].stopped == PAST_DEADLINE for it in sight.histories.values())
     if was_late or (deadline is not None and deadline <= sight.now and phase not in TERMINAL):
-        return Next("Running" if running else "Failed", stop=sight.leaving, why=DEADLINE)
+        return Next("Running" if running else "Failed", stop=sight.leaving, why=PAST_DEADLINE)
     if phase in TERMINAL:
         return Next("Running" if running else phase, stop=sight.leaving, why=FINISHED)
     if sight.frozen:
@@ -244,8 +244,8 @@ def status_of(sight: Sight, ahead: Next) -> dict[str, Any]:
         "startTime": _started(sight),
         "containerStatuses": mains,
     } | LOCAL
-    if phase == "Failed" and ahead.why == DEADLINE:
-        status |= {"reason": DEADLINE, "message": "Pod was active on the node longer than the specified deadline"}
+    if phase == "Failed" and ahead.why == PAST_DEADLINE:
+        status |= {"reason": PAST_DEADLINE, "message": "Pod was active on the node longer than the specified deadline"}
     elif phase == "Failed" and any(it and it[-1].reason == LOST for it in sight.histories.values()):
         status |= {"reason": LOST_POD, "message": "A process of the pod was lost, and with it how it would have ended"}
     return status | ({"initContainerStatuses": inits} if inits else {})

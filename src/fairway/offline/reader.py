@@ -144,7 +144,8 @@ def read(
     halted = {key for (key, one), it in zip(known.items(), facts) if it is None and not one.spec.may_run}
     aliases = {name: keys for name, keys in _aliases(known, halted).items() if len(keys) == 1 or not is_live}
     frozen = [kept(one, reading) for key, one in known.items() if key in written]
-    running = [_pooled(one, nodes, pools) for one in facts if isinstance(one, Running)]
+    by_name = {one.name: one for one in nodes}
+    running = [_pooled(one, by_name, pools) for one in facts if isinstance(one, Running)]
     running = [replace(one, workload=_after(one.workload, aliases)) for one in running]
     counted = {one.workload.key for one in running} | {key for key, one in known.items() if one.status.paused}
     read_already = {it.key: it for it in facts if isinstance(it, Workload) and it.paused is None}
@@ -169,8 +170,7 @@ def read(
 
 def _gated(one: Workload, cluster: Cluster) -> Workload:
     """With the scheduling gates of its pods."""
-    pods = cluster.pods.get(one.key, ())
-    found = gates(one, pods) if pods else ()
+    found = gates(one, cluster.pods.get(one.key, ()))
     return replace(one, gates=found) if found else one
 
 
@@ -256,7 +256,7 @@ def _owing(found: Iterable[Queue], cluster: Cluster, goes_on: Set[str], now: flo
     for said, names in queues.uncharged(cluster.all(WorkloadObject), cluster.all(types.QueueObject), goes_on):
         attained, days = said.status.attained, within("status.served.days", used_by_day, said.status)
         parts = queues.budgeted(cluster.all(types.QueueObject), said.spec.queue, attained, days)
-        for it in map(known.__getitem__, known.keys() & names & parts.keys()):
+        for it in map(known.__getitem__, known.keys() & names):
             known[it.name] = owing(it, it.counted(*parts[it.name], now), now=now)
     return tuple(known.values())
 
@@ -369,12 +369,12 @@ def _after(one: Workload, aliases: Mapping[str, list[str]]) -> Workload:
     return replace(one, after=tuple(keys))
 
 
-def _pooled(one: Running, nodes: Iterable[Node], pools: Iterable[Pool]) -> Running:
+def _pooled(one: Running, nodes: Mapping[str, Node], pools: Iterable[Pool]) -> Running:
     """With the pool of its first node, where its admission names none."""
     if one.admission.pool:
         return one
     first = next((share.node for podset in one.admission.podsets for share in podset.nodes), "")
-    labels = next((dict(one.labels) for one in nodes if one.name == first), {})
+    labels = dict(nodes[first].labels) if first in nodes else {}
     named = (pool.name for pool in sorted(pools, key=lambda pool: pool.name) if selects(pool.selector, labels))
     return replace(one, admission=replace(one.admission, pool=next(named, "default")))
 
