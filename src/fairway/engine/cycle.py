@@ -15,7 +15,6 @@ import numpy as np
 
 from .draft import Draft
 from .explain import could_hold, may_fit
-from .memo import Memo
 from .model import Admission, Pool, Running, Workload
 from .place import Ask, Placements, place
 from .plan import RANK, Admit, Keep, Reason, Verdict, Wait, Why
@@ -23,7 +22,7 @@ from .policy import Policy
 from .quota import Account, Demand, budgeted
 from .reservations import Timeline
 from .resources import counts_of
-from .snapshot import Mask, Snapshot
+from .snapshot import Mask, Memo, Snapshot
 
 SHARED = RANK[Reason.BUDGET_SPENT]  # from this reason on, what one is told holds for all that are like it
 HOPELESS = frozenset((Reason.LEVEL_UNKNOWN, Reason.NEVER_FITS))  # these do, too

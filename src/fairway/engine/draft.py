@@ -18,13 +18,12 @@ from operator import attrgetter
 import numpy as np
 
 from .feasibility import Counts, has_groups
-from .memo import Key, Memo, Value
 from .model import Admission, NodeShare, PodClass, PodSet, PodSetPlacement, Running, Workload
-from .pod_affinity import is_friend, is_stray, keys_apart, meets
+from .pod_affinity import is_friend, keys_apart, meets, near
 from .policy import FAIRWAY, Policy
 from .quota import QueueTree
 from .resources import DEVICE, counts_of, device_memory, frozen, memory_of, shared, taken
-from .snapshot import Columns, Snapshot
+from .snapshot import Columns, Key, Memo, Snapshot, Value
 
 Room = Sequence[int]  # of one node: amounts by resource, and behind them milli-GPU by device slot
 PodsAt = tuple[PodClass, int, int, tuple[tuple[int, ...], ...]]
@@ -250,10 +249,10 @@ class Draft:
 
     def _is_stray(self, pod: PodClass, own: list[int]) -> bool:
         """Whether pods placed on these rows are not where their required affinity wants them now."""
-        rows = ((row, count - (other == pod and own.count(row))) for other, on in self.standing.items()
-                if is_friend(other, pod) for row, count in enumerate(on.tolist()))
-        friends = [row for row, others in rows if others > 0]
-        return bool(friends) and is_stray(self.snapshot, pod, friends, own)
+        mine = np.bincount(own, minlength=len(self.snapshot.nodes))
+        others = {other: on - mine * (other == pod) for other, on in self.standing.items()}
+        friends = sum((on > 0 for other, on in others.items() if is_friend(other, pod)), np.zeros((), np.bool_))
+        return bool(friends.any()) and not near(self.snapshot, others, pod)[own].all()
 
     def leaving(self) -> Mapping[PodClass, Counts]:
         """int64[node] pods of each class that are there now and leave."""

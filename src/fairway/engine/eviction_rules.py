@@ -9,7 +9,6 @@ The token bucket, the pair rule and a minRuntime that was set protect against ev
 stopped, not from giving back surplus. Nothing is chosen here.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -136,7 +135,7 @@ def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> EvictionRule:
         return Rival(own(mine, pool), own(theirs, pool), governs(mine, pool, asked), way, least)
 
     def queues() -> list[str]:
-        return cycle.memo.of(Borrowers, cycle).of(branch, pool)
+        return borrowers(branch, pool, cycle)
 
     def shield(one: Running) -> Shield | None:
         return young(one, rival(one.workload.queue).least, cycle) or (None if is_within else worn(one, cycle))
@@ -186,31 +185,16 @@ def _both(preempt: EvictionRule, reclaim: EvictionRule, is_entitled: Callable[[]
     return EvictionRule(Cause.PREEMPTED, key, queues, touches, shield, may_lose, rank, reclaim.side, is_mixed=True)
 
 
-class Borrowers:
-    """The queues that ran at the start, by each queue above them, and the queues of a level, by that above it."""
-
-    def __init__(self, cycle: Cycle) -> None:
-        self._below, self._levels = defaultdict[str, list[str]](list), defaultdict[str, dict[str, Branch]](dict)
-        self._rows = {queue: row for row, queue in enumerate(cycle.ran)}
-        for queue in self._rows:
-            for at in cycle.tree.branches[queue].line if queue in cycle.tree.branches else ():
-                self._below[at.queue.name].append(queue)
-                self._levels[_above(at)][at.queue.name] = at
-
-    def of(self, branch: Branch, pool: str) -> list[str]:
-        """Those from which a queue could take back: more is held than guaranteed under the common ancestor."""
-        found = list[str]()
-        for at in branch.line:
-            for name, other in self._levels[_above(at)].items():
-                accounts = own(other, pool) if other is not at else []
-                if not all(one.keeps_within(one.guaranteed, {}) for one in accounts):
-                    found += self._below[name]
-        return sorted(found, key=self._rows.__getitem__)
-
-
-def _above(branch: Branch) -> str:
-    """The nearest queue above that has quotas, "" for none."""
-    return branch.line[1].queue.name if len(branch.line) > 1 else ""
+def borrowers(branch: Branch, pool: str, cycle: Cycle) -> list[str]:
+    """The queues that ran at the start and from which a queue could take back: more is held than guaranteed under the
+    common ancestor."""
+    lending, tree = set[str](), cycle.tree
+    for at in branch.line:
+        for other in tree.governed(at.line[1].children if len(at.line) > 1 else tree.roots):
+            if other is not at and not all(one.keeps_within(one.guaranteed, {}) for one in own(other, pool)):
+                lending.add(other.queue.name)
+    return [name for name in cycle.ran if name in tree.branches and not lending.isdisjoint(
+        at.queue.name for at in tree.branches[name].line)] if lending else []
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,10 @@ import numpy as np
 from .devices import choose, room_of
 from .draft import Draft
 from .feasibility import ByNode, Counts, Rows, Shape, Values, feasible, request_of
-from .memo import ByWorkload, remember
 from .model import Admission, NodeShare, PodClass, PodSet, PodSetPlacement
 from .resources import DEVICE
 from .scoring import Linear, Score, Typical, best_fit, kept_useful, less_fragmented, slope, total, typical_of
-from .snapshot import Mask
+from .snapshot import ByWorkload, Mask, remember
 
 LONG = 64
 """Entries of the short list, or one in LONG nodes if that is more, from which on a ranking is sorted anew."""

@@ -19,13 +19,12 @@ import numpy as np
 
 from .draft import Draft
 from .feasibility import Values
-from .memo import ByWorkload, Memo
 from .model import Workload
 from .policy import DAY, Policy
 from .quota import ALL, Branch, Demand, QueueTree
 from .resources import DEVICE
 from .runtimes import RuntimeGroup, job_family
-from .snapshot import TURN, largest_node
+from .snapshot import TURN, ByWorkload, Memo, largest_node
 
 NO_SHARE = 1e9  # what is held without any entitlement weighs so much more than what is held with one
 

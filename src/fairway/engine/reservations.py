@@ -10,6 +10,10 @@ A workload may start now if it ends before a window begins, or uses what the win
 into the room of a hold at its own risk: the plan says for whom (`backfilled_for`), and that one may evict it; so it is
 with one that is only trusted, by what was learned, to end by then. It may use the room of a reservation if it can be
 gone, grace included, when that begins. A hold counts in quota from its start on, as it does in room.
+
+Whether a gang fits at a moment takes windows, topology and devices into account, and is tried at each moment. Where a
+node is never free for it, say because of one workload without a known end, all those tries would be in vain. So room is
+counted first (`first_with_room`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,11 +24,10 @@ from operator import itemgetter
 
 import numpy as np
 
-from .coming import first_with_room
 from .draft import Draft
 from .feasibility import Counts
 from .model import GPU, Admission, Reservation, Running, Workload
-from .place import Ask, Placements, place
+from .place import Ask, Placements, cache_of, place
 from .plan import Cause
 from .quota import Account, Demand
 from .resources import DEVICE, counts_of
@@ -435,3 +438,25 @@ class Timeline:
                         missing[row] = missing[row] - footprint[row] * (due <= now)
                         found[workload.key] = min(due, found.get(workload.key, inf))
         return found
+
+
+def first_with_room(draft: Draft, ask: Ask, pool: str, keys: list[str]) -> int:
+    """The first of these workloads ("": none) with whose going each podset by itself has room; else their number."""
+    cache, frees = cache_of(draft), dict[int, list[int]]()
+    shapes = [cache.shape(podset.pod, pool) for podset in ask.workload.podsets]
+    masks = [cache.mask(one) if ask.allowed is None else cache.mask(one) & ask.allowed for one in shapes]
+    rooms = [np.where(mask, cache.room(shape), 0) for shape, mask in zip(shapes, masks)]
+    missing = [count - int(room.sum()) for count, room in zip(ask.counts, rooms)]
+    for at, key in enumerate(keys):
+        workload, admission = draft.holder(key) if key else (ask.workload, Admission(pool, ()))
+        for row, amounts in draft.holdings(workload.podsets, admission).items():
+            frees[row] = free = [sum(pair) for pair in zip(frees.get(row) or draft.free[:, row].tolist(), amounts)]
+            for part, (shape, mask, room) in enumerate(zip(shapes, masks, rooms)):
+                if mask[row]:
+                    parts = zip(shape.request.columns, shape.request.amounts)
+                    pods = min(max(0, free[column]) // amount for column, amount in parts)
+                    missing[part] -= pods - int(room[row])
+                    room[row] = pods
+        if max(missing, default=0) <= 0:
+            return at
+    return len(keys)

@@ -28,10 +28,9 @@ from math import ceil, exp, log, log2, sqrt
 from statistics import median
 from typing import NamedTuple
 
-from .memo import ByWorkload
 from .model import Sketch, Workload
 from .resources import gpus_of
-from .snapshot import Snapshot
+from .snapshot import ByWorkload, Snapshot
 
 GROWTH = log(1.1)
 ENOUGH = 4.8  # what five seen count for

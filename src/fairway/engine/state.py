@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .labels import selects
-from .memo import Memo
 from .model import (
     GPU,
     Device,
@@ -38,7 +37,7 @@ from .model import (
 )
 from .plan import Admit, Evict, Finish, Keep, Plan, Resize, Verdict, Wait
 from .resources import DEVICE, capacity_of, columns, counts_of, device_memory, shared, taken
-from .snapshot import TURN, Columns, Mask, Snapshot, Tally
+from .snapshot import TURN, Columns, Mask, Memo, Snapshot, Tally
 
 DEFAULT_POOL = Pool("default")
 MOST_SHAPES = 1 << 17  # shapes remembered; past it they are forgotten, which costs sharing and nothing else
