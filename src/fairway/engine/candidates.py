@@ -6,7 +6,7 @@ Surplus goes before any core, the queue most above its share first, then lower p
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from itertools import chain, product
 from math import inf
 from operator import attrgetter, itemgetter
@@ -99,20 +99,13 @@ class Candidate:
         moved.order = 0, self.counted.get(GPU, 0), *self.order[2:]
         return moved
 
-    def take(self, cycle: Cycle) -> None:
-        self.count(cycle, 1)
+    def take(self, cycle: Cycle, *, back: bool = False) -> None:
+        """It goes, or is given `back`."""
+        self.count(cycle, -1 if back else 1)
         if self.pod is None:
-            cycle.draft.leave(self.key)
+            (cycle.draft.remain if back else cycle.draft.leave)(self.key)
         else:
-            self.victim.lost.add(self.pod)
-            cycle.draft.resize(self.key, self.victim.rest())
-
-    def give_back(self, cycle: Cycle) -> None:
-        self.count(cycle, -1)
-        if self.pod is None:
-            cycle.draft.remain(self.key)
-        else:
-            self.victim.lost.discard(self.pod)
+            (self.victim.lost.discard if back else self.victim.lost.add)(self.pod)
             cycle.draft.resize(self.key, self.victim.rest())
 
     def count(self, cycle: Cycle, times: int) -> None:
@@ -184,7 +177,7 @@ class CandidateSet:
 
     def _enter(self, victim: Victim) -> None:
         one, rule = victim.one, self.rule  # one that shrank in this cycle is known by the pods it had
-        for name, pods in victim.pods.items() if rule.takes_surplus else ():
+        for name, pods in victim.pods.items() if rule.cause is not Cause.CONSOLIDATED else ():
             self.all += pods[-victim.surplus[name] if rule.keeps_first else 0 :]
         shield = rule.shield(one) if one.workload.preemptible else ("preemptible: false", None)
         if shield:
@@ -249,30 +242,30 @@ class CandidateSet:
         lines: defaultdict[tuple[int, str], list[Candidate]] = defaultdict(list)
         for candidate in sorted(candidates, key=attrgetter("order"), reverse=True):
             lines[self.stage(candidate), candidate.queue].append(candidate)
-        heap = [(stage, self.rule.rank(queue), line[-1].order, queue) for (stage, queue), line in lines.items()]
-        heapify(heap)
-        refused = list[tuple[int, tuple[float, ...], Turn, str]]()
+        heap, refused = list[tuple[int, tuple[float, ...], Turn, str]](), list[tuple[int, str]]()
+
+        def enter(*entries: tuple[int, str]) -> None:
+            for stage, queue in entries:
+                if line := lines[stage, queue]:
+                    heappush(heap, (stage, self.rule.rank(queue), line[-1].order, queue))
+
+        enter(*lines)
         while heap:
-            stage, rank, order, queue = heappop(heap)
+            stage, rank, _, queue = heappop(heap)
             if not (line := lines[stage, queue]):
                 continue  # its last candidate went to a later stage
-            if (now := self.rule.rank(queue)) != rank:
-                heappush(heap, (stage, now, order, queue))
+            if self.rule.rank(queue) != rank:
+                enter((stage, queue))
             elif not self.rule.may_lose(queue, None):
-                refused.append((stage, rank, order, queue))
+                refused.append((stage, queue))
             elif (later := self.stage(line[-1])) != stage:
                 lines[later, queue].append(line.pop())
                 lines[later, queue].sort(key=attrgetter("order"), reverse=True)
-                heappush(heap, (later, rank, lines[later, queue][-1].order, queue))
-                if line:
-                    heappush(heap, (stage, rank, line[-1].order, queue))
+                enter((later, queue), (stage, queue))
             else:
                 yield line.pop()
-                for entry in refused if self.rule.is_mixed else ():
-                    heappush(heap, entry)
+                enter(*(refused if self.rule.is_mixed else ()), (stage, queue))
                 refused.clear()
-                if line:
-                    heappush(heap, (stage, rank, line[-1].order, queue))
 
     def largest_last(self, candidates: Iterable[Candidate], workload: Workload) -> Iterator[Candidate]:
         """An order in which queues can lose the most, for a caller that takes each before it asks for the next. A queue

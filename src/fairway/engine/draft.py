@@ -85,14 +85,12 @@ class Draft:
             self.tree.charge(last[kind], admissions[0].pool, (1,), times)
             self.tree.touched.add(kind[0])
 
-    def leave(self, key: str, moves_to: Admission | None = None) -> None:
-        """It is told to go: its room is free later; the place it moves to is taken at once."""
+    def leave(self, key: str) -> None:
+        """It is told to go: its room is free later."""
         one = self.running[key]
         self._exit(key, one.admission)
         self._take(one.workload, one.admission, -1, now=False)
-        if moves_to:
-            self._take(one.workload, moves_to, 1)
-        self.put(self.running, key, replace(one, is_leaving=True, moves_to=moves_to))
+        self.put(self.running, key, replace(one, is_leaving=True))
 
     def freeze(self, key: str, *, on_disk: bool = False) -> bool:
         """One that was told to go is paused instead: its memory stays held, unless it is paused on disk. False, and
@@ -127,7 +125,7 @@ class Draft:
             self._hold(view, (podset,), Admission(pool, (PodSetPlacement(podset.name, shares),)))
 
     def move(self, key: str, admission: Admission) -> None:
-        """It has been told to go, and finds a place elsewhere."""
+        """It has been told to go, and finds a place elsewhere, which it takes at once."""
         one = self.running[key]
         self._take(one.workload, admission, 1)
         self.put(self.running, key, replace(one, moves_to=admission))

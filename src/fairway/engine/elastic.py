@@ -19,7 +19,7 @@ from .plan import Admit, Cause, Facts, Keep, Reason, Resize, Why
 from .queueing import Order
 from .quota import Demand
 from .reclaim import has_room_beside, is_fair, record_victims, spares
-from .resources import counts_of
+from .resources import sizes_of
 from .search import Search
 
 MOST_SURPLUS_TRIES = 64  # times in a cycle that surplus of others is sought
@@ -36,9 +36,8 @@ def _say(workload: Workload, stands: Admission, placed: Placements, cycle: Cycle
     if isinstance(said, Admit):
         cycle.say(Admit(key, admission, said.after, said.backfilled_for))
         return
-    names = [podset.name for podset in workload.podsets]
-    before = said.before if isinstance(said, Resize) else tuple(zip(names, counts_of(workload.podsets, stands)))
-    cycle.say(Resize(key, before, tuple(zip(names, counts_of(workload.podsets, admission))), admission))
+    before = said.before if isinstance(said, Resize) else sizes_of(workload.podsets, stands)
+    cycle.say(Resize(key, before, sizes_of(workload.podsets, admission), admission))
 
 
 def complete(workload: Workload, counts: tuple[int, ...], cycle: Cycle) -> bool:

@@ -52,7 +52,6 @@ class EvictionRule:
     may_lose: Callable[[str, Demand | None], bool] = _always
     rank: Callable[[str], tuple[float, ...]] = lambda _: ()
     side: Callable[[str], str] = str
-    takes_surplus: bool = True
     keeps_first: bool = False
     is_mixed: bool = False
 
@@ -99,7 +98,7 @@ def _move(cycle: Cycle) -> EvictionRule:
     def queues() -> list[str]:
         return list(filter(cycle.consolidates, cycle.ran))
 
-    return EvictionRule(Cause.CONSOLIDATED, (), queues, _always, shield, takes_surplus=False)
+    return EvictionRule(Cause.CONSOLIDATED, (), queues, _always, shield)
 
 
 def _preempt(workload: Workload, pool: str, cycle: Cycle) -> EvictionRule:

@@ -29,10 +29,10 @@ def release(cycle: Cycle) -> None:
             continue  # most are so
         if (verdict := _stop(one, cycle)) is not None:
             cycle.say(verdict)
-            moves_to = verdict.admission if isinstance(verdict, Evict) else None
-            cycle.draft.leave(one.workload.key, moves_to)
-            if moves_to:
-                cycle.timeline.stay(one.workload, moves_to)
+            cycle.draft.leave(one.workload.key)
+            if isinstance(verdict, Evict) and verdict.admission:
+                cycle.draft.move(one.workload.key, verdict.admission)
+                cycle.timeline.stay(one.workload, verdict.admission)
             if isinstance(verdict, Evict) and verdict.pauses:
                 cycle.draft.freeze(one.workload.key)
     for key, due in cycle.timeline.conflicting().items():

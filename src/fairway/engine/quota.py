@@ -222,10 +222,10 @@ class QueueTree:
                 account.held[MEMORY] += memory
                 self.touched.add(queue)
 
-    def exceeds_limit(self, queue: str, pool: str) -> bool:
-        """Whether the queue, or one above it, holds more of a resource than its limit in that pool."""
-        accounts = self.ledgers(queue, pool)
-        return any(one.held[name] > limit for one in accounts for name, limit in one.limit.items())
+    def exceeds_limit(self, queue: str, pool: str, asked: Demand | None = None) -> bool:
+        """Whether the queue, or one above it, holds more of a resource, of those `asked` for, than its limit there."""
+        bounds = ((one.held, name, limit) for one in self.ledgers(queue, pool) for name, limit in one.limit.items())
+        return any(held[name] > limit and (asked is None or asked.get(name)) for held, name, limit in bounds)
 
     def _fill(self) -> None:
         """Count what runs, what is promised and what waits and could start, were there room."""

@@ -16,7 +16,7 @@ node is never free for it, say because of one workload without a known end, all 
 counted first (`first_with_room`).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
@@ -35,7 +35,6 @@ from .runtimes import HOUR
 
 CERTAIN, PARTS = 0.9, (0.1, 0.3, 0.5, 0.7, 0.9)
 PERIOD = {"Daily": 86_400.0, "Weekly": 604_800.0}
-Limit = Callable[[Workload], float | None]
 Rooms = dict[int, Counts]  # row → int64[resource + device slot]: amounts, and milli-GPU of devices
 Spare = dict[tuple[Account, bool, str], int]
 """What is left of bounds of quota, by account, whether it is the guarantee (else the limit), and resource."""
@@ -105,11 +104,10 @@ def portion(wanted: Counts, rooms: list[Counts]) -> Counts:
 
 
 class Timeline:
-    """What is kept of a draft's room, in one cycle. `limit` gives a workload's enforced time limit, if any."""
+    """What is kept of a draft's room, in one cycle."""
 
-    def __init__(self, draft: Draft, limit: Limit) -> None:
-        self.draft, self._limit = draft, limit
-        self.windows: list[Window] = []
+    def __init__(self, draft: Draft) -> None:
+        self.draft, self.windows = draft, list[Window]()
         self._gpus, self._columns = draft.snapshot.resources.index(GPU), len(draft.snapshot.resources)
         for one in sorted(draft.snapshot.reservations, key=lambda one: (not one.nodes, one.start, one.name)):
             self._reserve(one)
@@ -118,7 +116,7 @@ class Timeline:
         """When it will be gone if it began then (default: now), infinity if unknown. `by_limit`: by that alone."""
         now = self.draft.snapshot.now
         begins = now if begins is None else begins
-        if (limit := self._limit(workload)) is not None:
+        if (limit := self.draft.tree.time_limit(workload)) is not None:
             return begins + limit
         lasts = None if by_limit else self.draft.tree.learned.quantile(workload, CERTAIN, max(0.0, now - begins))
         return inf if lasts is None else begins + lasts
@@ -201,7 +199,7 @@ class Timeline:
         the owner of the first hold into whose room it starts, "" where it takes nothing of any: what was learned says
         when it will be gone, and nothing but that owner makes it go."""
         owner, footprint = "", self.draft.footprint(workload.podsets, admission)
-        against, is_bound = self.against(workload), self._limit(workload) is not None
+        against, is_bound = self.against(workload), self.draft.tree.time_limit(workload) is not None
         rest = sum(footprint.values(), np.zeros((), np.int64))
         for window in self.windows:
             if window.is_for(workload):

@@ -102,6 +102,11 @@ def counts_of(podsets: tuple[PodSet, ...], admission: Admission) -> tuple[int, .
     return tuple([held.get(podset.name, 0) for podset in podsets])
 
 
+def sizes_of(podsets: tuple[PodSet, ...], admission: Admission) -> tuple[tuple[str, int], ...]:
+    """The same, each with the name of the podset."""
+    return tuple(zip([podset.name for podset in podsets], counts_of(podsets, admission)))
+
+
 def gpus_of(podsets: tuple[PodSet, ...], counts: Iterable[int]) -> float:
     """GPUs that so many pods of each podset hold; a shared one by its fraction."""
     return counted(podsets, counts, 0).get(GPU, 0) / DEVICE

@@ -90,7 +90,6 @@ class Search:
             if candidate.pod is not None:
                 candidate.victim.lost.discard(candidate.pod)
         self.tried = bool(self.taken)
-        self.taken.clear()
         self.candidates.prices.clear()
 
     def unlock(self, of: Callable[[Account], Demand] = attrgetter("limit")) -> bool:
@@ -154,7 +153,7 @@ class Search:
     def _keep(self, whole: list[Candidate], count: int) -> None:
         """Have taken just so many."""
         for candidate in reversed(whole[count : len(self.taken)]):
-            candidate.give_back(self.cycle)
+            candidate.take(self.cycle, back=True)
         for candidate in whole[len(self.taken) : count]:
             candidate.take(self.cycle)
         self.taken[:] = whole[:count]
@@ -215,7 +214,7 @@ class Search:
         is_covered, single = one_by_one(), self.taken[begun:]
         after, moved = (self._planned, self._spoken, self._moved), self._moved
         for candidate in reversed(single):
-            candidate.give_back(self.cycle)
+            candidate.take(self.cycle, back=True)
         del self.taken[begun:]
         row, offer, whole = node
         if is_covered and (not single or self._rank(self.candidates.priced(single, moved)) <= self._rank(offer)):

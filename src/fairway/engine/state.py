@@ -404,24 +404,13 @@ class State:
             self._pending, self._is_in_order = {one.key: one for one in waiting}, True
         capacity, free, outside = _frozen(self._columns)
         return Snapshot(
-            now=now,
-            resources=self._resources,
-            row_of=self._rows,
-            capacity=capacity,
-            free=free,
-            outside=outside,
-            device_free=_frozen(self._device_free),
-            queues=dict(self._queues),
-            pending=tuple(self._pending.values()),
-            running=tuple(self._running.values()),
-            tallies=tuple(self._tallies.values()),
-            pods=tuple(self._pods.values()),
-            reservations=tuple(self._reservations.values()),
-            disruptions=tuple(self._disruptions.values()),
-            ended=dict(self._ended),
-            is_social=self._is_social,
+            now=now, resources=self._resources, row_of=self._rows, capacity=capacity, free=free, outside=outside,
+            device_free=_frozen(self._device_free), queues=dict(self._queues), pending=tuple(self._pending.values()),
+            running=tuple(self._running.values()), tallies=tuple(self._tallies.values()),
+            pods=tuple(self._pods.values()), reservations=tuple(self._reservations.values()),
+            disruptions=tuple(self._disruptions.values()), ended=dict(self._ended), is_social=self._is_social,
             **self._layout._asdict(),
-        )
+        )  # fmt: skip
 
 
 def state_of(world: World) -> State:
