@@ -4,7 +4,8 @@ Surplus goes before any core, the queue most above its share first, then lower p
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
+from copy import copy
 from functools import cached_property
 from heapq import heappop, heappush
 from itertools import chain, product
@@ -20,7 +21,6 @@ from .labels import selects
 from .model import GPU, Admission, Disruption, NodeShare, PodClass, PodSet, PodSetPlacement, Running, Workload
 from .plan import Cause
 from .pod_affinity import attracts
-from .quota import Demand
 from .resources import counts_of
 from .snapshot import Columns
 
@@ -45,30 +45,20 @@ class Later(str):
 
 
 class Victim:
-    """A running workload that a rule reaches. `surplus`: how many pods of each podset it can lose and run on;
-    `lost`: those it has lost in this cycle; `rows`: what it holds of each node; `core`: all of it, as a candidate."""
+    """A running workload that a rule reaches. `surplus`: how many pods of each podset it can lose and run on; `lost`:
+    those it has lost in this cycle; `core`: all of it, as a candidate; `pods`: of podsets with surplus, by name."""
 
-    __slots__ = ("amounts", "budgets", "core", "cost", "lost", "one", "pods", "rows", "surplus")
+    __slots__ = ("core", "cost", "lost", "one", "pods", "surplus")
 
     def __init__(self, one: Running, cycle: Cycle) -> None:
-        self.one = one
+        self.one, self.lost, self.cost = one, set[PodAt](), cost(one, cycle)
         podsets, counts = one.workload.podsets, counts_of(one.workload.podsets, one.admission)
         self.surplus = {podset.name: count - podset.min_count for podset, count in zip(podsets, counts)
                         if count > podset.min_count}  # fmt: skip
-        self.amounts = cycle.tree.amounts(podsets, counts, one.admission.pool)
-        self.cost = cost(one, self.amounts, cycle)
-        self.rows = cycle.draft.holdings(podsets, one.admission)
-        self.budgets = covered(cycle.snapshot.disruptions, podsets, one.admission)
-        self.lost: set[PodAt] = set()
-        self.core = Candidate(self, None, self.rows, self.amounts, self.budgets)
-        self.pods = {at.name: [self._pod(*each, cycle) for each in pods_of(at)] for at in one.admission.podsets
-                     if at.name in self.surplus} if self.surplus else {}  # fmt: skip
-
-    def _pod(self, pod: PodAt, share: NodeShare, cycle: Cycle) -> "Candidate":
-        podsets, pool = self.one.workload.podsets, self.one.admission.pool
-        alone = Admission(pool, (PodSetPlacement(pod[0], (share,)),))
-        rows, budgets = cycle.draft.holdings(podsets, alone), covered(cycle.snapshot.disruptions, podsets, alone)
-        return Candidate(self, pod, rows, cycle.tree.amounts(podsets, counts_of(podsets, alone), pool), budgets)
+        self.core = Candidate(self, None, one.admission, cycle)
+        self.pods = defaultdict[str, list[Candidate]](list)
+        for pod, alone in pods_of(one.admission, self.surplus):
+            self.pods[pod[0]].append(Candidate(self, pod, alone, cycle))
 
     def rest(self) -> Admission:
         """What it holds without the pods it has lost."""
@@ -85,17 +75,18 @@ class Candidate:
 
     __slots__ = ("budgets", "counted", "key", "order", "pod", "queue", "rows", "victim")
 
-    def __init__(
-        self, victim: Victim, pod: PodAt | None, rows: dict[int, Room], counted: Demand, budgets: Covered
-    ) -> None:
-        self.victim, self.pod, self.rows, self.counted, self.budgets = victim, pod, rows, counted, budgets
+    def __init__(self, victim: Victim, pod: PodAt | None, admission: Admission, cycle: Cycle) -> None:
+        self.victim, self.pod = victim, pod
         workload, (_, share, index) = victim.one.workload, pod or ("", 0, 0)
-        self.key, self.queue = workload.key, workload.queue
+        self.key, self.queue, podsets = workload.key, workload.queue, workload.podsets
+        self.counted = cycle.tree.amounts(podsets, counts_of(podsets, admission), admission.pool)
+        self.rows = cycle.draft.holdings(podsets, admission)
+        self.budgets = covered(cycle.snapshot.disruptions, podsets, admission)
         self.order: Turn = workload.priority, victim.cost, -workload.submitted, -share, -index, Later(self.key)
 
     def to_move(self) -> "Candidate":
         """The same workload as a candidate for a move: the fewest GPUs move, whatever their priority."""
-        moved = Candidate(self.victim, None, self.rows, self.counted, self.budgets)
+        moved = copy(self)
         moved.order = 0, self.counted.get(GPU, 0), *self.order[2:]
         return moved
 
@@ -360,11 +351,14 @@ def covered(budgets: tuple[Disruption, ...], podsets: tuple[PodSet, ...], admiss
     return tuple((budget, count) for budget, count in found.items() if count)
 
 
-def pods_of(placement: PodSetPlacement) -> Iterator[tuple[PodAt, NodeShare]]:
-    """Each pod of a placement by itself, in rank order."""
-    for at, share in enumerate(placement.nodes):
-        for index in range(share.count):
-            yield (placement.name, at, index), NodeShare(share.node, 1, share.devices[index : index + 1])
+def pods_of(admission: Admission, names: Container[str]) -> Iterator[tuple[PodAt, Admission]]:
+    """Each pod by itself, in rank order, of the podsets of these names."""
+    for placement in admission.podsets if names else ():
+        for at, share in enumerate(placement.nodes if placement.name in names else ()):
+            for index in range(share.count):
+                alone = NodeShare(share.node, 1, share.devices[index : index + 1])
+                yield (placement.name, at, index), Admission(
+                    admission.pool, (PodSetPlacement(placement.name, (alone,)),))
 
 
 def without(admission: Admission, lost: set[PodAt]) -> Admission:

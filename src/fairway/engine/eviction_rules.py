@@ -20,7 +20,7 @@ from .plan import Cause, Facts
 from .policy import DAY
 from .queueing import is_aged, precedes
 from .quota import ALL, Account, Branch, Demand
-from .resources import DEVICE
+from .resources import DEVICE, counts_of
 from .runtimes import HOUR
 
 MIN_RUNTIME, MAX_EVICTIONS = 600.0, 6
@@ -126,25 +126,31 @@ def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> EvictionRule:
     is_within = within_guaranteed(workload, pool, cycle)
 
     @cache
-    def rival(queue: str) -> Rival:
-        other = cycle.tree.branches[queue]
-        mine, theirs = branch.below(other)
-        way = [own(at, pool) for at in reversed(other.line[: other.line.index(theirs) + 1])]
-        least = cycle.tree.inherited(theirs.queue.name, "min_runtime", 0.0 if is_within else MIN_RUNTIME)
-        return Rival(own(mine, pool), own(theirs, pool), governs(mine, pool, asked), way, least)
+    def sides(queue: str) -> tuple[list[Account], bool, list[Account], Branch]:
+        """The accounts here under the common ancestor, whether they govern what is asked; those there; the queue."""
+        mine, theirs = branch.below(cycle.tree.branches[queue])
+        return own(mine, pool), governs(mine, pool, asked), own(theirs, pool), theirs
+
+    @cache
+    def way(queue: str) -> list[list[Account]]:
+        """Those from the level under the common ancestor down to the queue."""
+        line = cycle.tree.branches[queue].line
+        return [own(at, pool) for at in reversed(line[: line.index(sides(queue)[3]) + 1])]
 
     def queues() -> list[str]:
         return borrowers(branch, pool, cycle)
 
     def shield(one: Running) -> Shield | None:
-        return young(one, rival(one.workload.queue).least, cycle) or (None if is_within else worn(one, cycle))
+        name, usual = sides(one.workload.queue)[3].queue.name, 0.0 if is_within else MIN_RUNTIME
+        least = cycle.tree.inherited(name, "min_runtime", usual)
+        return young(one, least, cycle) or (None if is_within else worn(one, cycle))
 
     def may_lose(queue: str, last: Demand | None) -> bool:
         """It is above max(guaranteed, share), or, if the asking side stays within its guaranteed, above its guaranteed;
         before losing it. Pods that it lost count for it, not against it."""
-        other, more, lost = rival(queue), asked if last is None else {}, last or {}
-        is_owed = other.is_asked and all(one.keeps_within(one.guaranteed, more) for one in other.mine)
-        for account in other.theirs:
+        (mine, is_asked, theirs, _), more, lost = sides(queue), asked if last is None else {}, last or {}
+        is_owed = is_asked and all(one.keeps_within(one.guaranteed, more) for one in mine)
+        for account in theirs:
             for resource in account.resources:
                 due = account.guaranteed.get(resource, 0) if is_owed else account.entitlement(resource)
                 if account.held[resource] - account.absent[resource] + lost.get(resource, 0) > due:
@@ -152,10 +158,10 @@ def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> EvictionRule:
         return False
 
     def rank(queue: str) -> tuple[float, ...]:
-        return tuple(-saturation(accounts) for accounts in rival(queue).way)
+        return tuple(-saturation(accounts) for accounts in way(queue))
 
     def side(queue: str) -> str:
-        return queue if queue == workload.queue else rival(queue).theirs[0].queue.name
+        return queue if queue == workload.queue else sides(queue)[3].queue.name
 
     equivalence = workload.queue, id(workload.podsets), is_within
     return EvictionRule(Cause.RECLAIMED, equivalence, queues, _always, shield, may_lose, rank, side)
@@ -194,18 +200,6 @@ def borrowers(branch: Branch, pool: str, cycle: Cycle) -> list[str]:
                 lending.add(other.queue.name)
     return [name for name in cycle.ran if name in tree.branches and not lending.isdisjoint(
         at.queue.name for at in tree.branches[name].line)] if lending else []
-
-
-@dataclass(frozen=True, slots=True)
-class Rival:
-    """Another queue, as seen from the asking one. `mine`, `theirs`: accounts under the lowest common ancestor; `way`:
-    from there down to the queue; `is_asked`: `mine` governs what is requested; `least`: its minimum runtime."""
-
-    mine: list[Account]
-    theirs: list[Account]
-    is_asked: bool
-    way: list[list[Account]]
-    least: float
 
 
 def over_share(workload: Workload, pool: str, cycle: Cycle, *, has_started: bool = False) -> Facts | None:
@@ -330,9 +324,9 @@ def can_save(one: Running, cycle: Cycle) -> bool:
     return all(snapshot.nodes[snapshot.row_of[name]].can_save for name in one.admission.nodes)
 
 
-def cost(one: Running, amounts: Demand, cycle: Cycle) -> float:
+def cost(one: Running, cycle: Cycle) -> float:
     """GPU-seconds lost since the last checkpoint, an hour at most and where nothing is known, and those that a restart
-    takes, of one that holds these amounts; none where it can be paused."""
+    takes; none where it can be paused."""
     workload = one.workload
     if pauses(one, cycle):
         return 0.0
@@ -341,4 +335,6 @@ def cost(one: Running, amounts: Demand, cycle: Cycle) -> float:
     if workload.checkpoint_interval:
         ran = lost if one.admitted_at is None else cycle.now - one.admitted_at
         lost = min(lost, ran % workload.checkpoint_interval)
-    return (min(lost, HOUR) + workload.restart_seconds) * amounts.get(GPU, 0) / DEVICE
+    counts = counts_of(workload.podsets, one.admission)
+    gpus = cycle.tree.amounts(workload.podsets, counts, one.admission.pool).get(GPU, 0)
+    return (min(lost, HOUR) + workload.restart_seconds) * gpus / DEVICE

@@ -24,7 +24,7 @@ from .policy import DAY, Policy
 from .quota import ALL, Branch, Demand, QueueTree
 from .resources import DEVICE
 from .runtimes import RuntimeGroup, job_family
-from .snapshot import TURN, ByWorkload, Memo, largest_node
+from .snapshot import TURN, ByWorkload, Memo, Numbers, largest_node
 
 NO_SHARE = 1e9  # what is held without any entitlement weighs so much more than what is held with one
 
@@ -227,10 +227,6 @@ class Unnamed(ByWorkload[int, tuple[Workload, int]]):
     """Numbers of workloads whose names do not matter, by identity."""
 
 
-class EquivalenceNumbers(ByWorkload[object, int]):
-    """Their numbers, from 1."""
-
-
 class LastLikes(ByWorkload[tuple[str, bool], tuple[list[Workload], list[int]]]):
     """The lines of the cycle before, by leaf, with the numbers of what stood in them."""
 
@@ -240,13 +236,13 @@ def numbered(name: str, line: list[Workload], memo: Memo, *, is_learned: bool) -
     its own on when it starts. They are kept from cycle to cycle by the identity of the workload, which is kept with
     them. `is_learned`: names matter, since runtimes were learned by name."""
     known: ByWorkload[int, tuple[Workload, int]] = memo.of(Named) if is_learned else memo.of(Unnamed)
-    last, key, numbers = memo.of(LastLikes), (name, is_learned), memo.of(EquivalenceNumbers)
+    last, key, numbers = memo.of(LastLikes), (name, is_learned), memo.of(Numbers)
     before, were = last.get(key, ([], []))
     same = len(before) if line[: len(before)] == before else 0  # most often it is what it was, and some more behind
     for one in line[same:]:
         if id(one) not in known:
             named = (one.user, job_family(one.name)) if is_learned else ()
-            number = numbers.setdefault((id(one.podsets), id(one.topology), ALIKE(one), named), len(numbers) + 1)
+            number = numbers.of((id(one.podsets), id(one.topology), ALIKE(one), named))
             is_plain = not (one.backs_off_until or one.after) and one.is_active
             known[id(one)] = one, number if is_plain else -number
     found = were[:same] + [known[id(one)][1] for one in line[same:]]

@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 from .model import Sketch, Workload
 from .resources import gpus_of
-from .snapshot import ByWorkload, Snapshot
+from .snapshot import ByWorkload, Numbers, Snapshot
 
 GROWTH = log(1.1)
 ENOUGH = 4.8  # what five seen count for
@@ -191,10 +191,6 @@ class RuntimeGroups(ByWorkload[int, RuntimeGroup]):
     """By the identity of the workload."""
 
 
-class RuntimeGroupNumbers(ByWorkload[object, int]):
-    """Numbers of those that are expected to run alike."""
-
-
 class Moments(NamedTuple):
     """Of the logarithms of a sketch's runtimes: how much was seen, the mean, the mean square from it."""
 
@@ -236,7 +232,7 @@ class Learned:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot, memo = snapshot, snapshot.memo
-        self._runtime_groups, self._numbers = memo.of(RuntimeGroups), memo.of(RuntimeGroupNumbers)
+        self._runtime_groups, self._numbers = memo.of(RuntimeGroups), memo.of(Numbers)
         self._known: dict[tuple[str, Group], Known | None] = {}
 
     @cached_property
@@ -308,8 +304,7 @@ class Learned:
         if found is None:
             names, held = groups(one), gpus(one)
             like = one.queue, names[0], held, one.time_limit, one.expected_runtime
-            number = self._numbers.setdefault(like, len(self._numbers))
-            found = self._runtime_groups[id(one)] = RuntimeGroup(one, names, held, number)
+            found = self._runtime_groups[id(one)] = RuntimeGroup(one, names, held, self._numbers.of(like))
         return found
 
     def _of(self, workload: Workload) -> Known | None:

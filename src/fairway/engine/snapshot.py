@@ -36,6 +36,13 @@ class ByWorkload(dict[Key, Value]):
     """A part kept by the identity of workloads; each value holds its workload, so that no identity is used again."""
 
 
+class Numbers(ByWorkload[object, int]):
+    """From 1 on, by what is alike."""
+
+    def of(self, key: object) -> int:
+        return self.setdefault(key, len(self) + 1)
+
+
 class Memo:
     def __init__(self) -> None:
         self._parts: dict[object, object] = {}
