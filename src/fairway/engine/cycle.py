@@ -188,10 +188,6 @@ class Cycle:
         pool = next(iter(self.pools_of(workload)), "")
         return pool, self.asked(workload, pool)
 
-    def fixed(self, workload: Workload, pool: str) -> Demand:
-        """What of that could not be preempted."""
-        return {} if workload.preemptible else self.asked(workload, pool)
-
     def consolidates(self, queue: str) -> bool:
         return self.tree.inherited(queue, "consolidates", False)
 

@@ -176,7 +176,7 @@ def open_pools(workload: Workload, cycle: Cycle) -> tuple[tuple[str, ...], tuple
             opened.append(pool)
             continue
         asked, nearest = cycle.asked(workload, pool), [one for one in accounts if one.queue is accounts[0].queue]
-        if why := over_limit(accounts, asked) or over_guaranteed(accounts, cycle.fixed(workload, pool)):
+        if why := over_limit(accounts, asked) or over_guaranteed(workload, pool, cycle):
             whys.append(why)
         elif len(pools) == 1 or all(one.keeps_within(one.guaranteed, asked) for one in nearest):
             opened.append(pool)
@@ -197,20 +197,19 @@ def hold(attempt: Attempt, cycle: Cycle) -> Verdict | None:
         return None
     cycle.tries -= 1
     window = cycle.timeline.hold(ask, pools, by_limit=is_early(workload, cycle.tree))
-    if window is None or window.admission is None:
+    if window is None or window.held is None:
         return None
-    cycle.holds[window.admission.pool] -= 1
+    _, admission = window.held
+    cycle.holds[admission.pool] -= 1
     cycle.wake(window.since)
-    is_guess = cycle.policy.tells_why and _is_unlimited(window, cycle)
-    return replace(wait(attempt, cycle), starts_at=window.since, held=window.admission, is_guess=is_guess)
+    is_guess = cycle.policy.tells_why and _is_unlimited(window, admission.nodes, cycle)
+    return replace(wait(attempt, cycle), starts_at=window.since, held=admission, is_guess=is_guess)
 
 
-def _is_unlimited(window: Window, cycle: Cycle) -> bool:
+def _is_unlimited(window: Window, nodes: set[str], cycle: Cycle) -> bool:
     """Whether something runs on the nodes of a hold, or is held there before it, without a time limit."""
-    nodes = window.admission.nodes if window.admission else frozenset[str]()
-    others = (one for one in cycle.timeline.windows if one is not window)
-    held = [(one.workload, one.admission) for one in others if one.workload and one.admission]
-    there = chain(((one.workload, one.admission) for one in cycle.snapshot.running), held)
+    others = (one.held for one in cycle.timeline.windows if one is not window and one.held)
+    there = chain(((one.workload, one.admission) for one in cycle.snapshot.running), others)
     return any(where.nodes & nodes and cycle.tree.time_limit(one) is None for one, where in there)
 
 

@@ -17,12 +17,12 @@ from operator import attrgetter
 
 import numpy as np
 
-from .feasibility import Counts, has_groups
+from .feasibility import Counts, Shape, Shapes, has_groups, request_of
 from .model import Admission, NodeShare, PodClass, PodSet, PodSetPlacement, Running, Workload
 from .pod_affinity import is_friend, keys_apart, meets, near
 from .policy import FAIRWAY, Policy
 from .quota import QueueTree
-from .resources import DEVICE, counts_of, device_memory, frozen, memory_of, shared, taken
+from .resources import DEVICE, counts_of, frozen, memory_of
 from .snapshot import Columns, Key, Memo, Snapshot, Value
 
 Room = Sequence[int]  # of one node: amounts by resource, and behind them milli-GPU by device slot
@@ -58,8 +58,8 @@ class Draft:
         self.free: Columns = (now or snapshot).free.copy()  # int64[resource, node]
         self._cells = self.free.data  # the same, for one cell at a time
         self.device_free: Columns = (now or snapshot).device_free.copy()  # int64[node, slot], milli-GPU; -1: none
-        self._known: dict[tuple[int, int], tuple[Columns, list[tuple[int, int]]]] = {}  # what pods take
-        self._lists: dict[tuple[int, int, int], list[int]] = {}
+        self.shapes = snapshot.memo.of(Shapes)
+        self._lists: dict[tuple[int, str, int], list[int]] = {}  # what so many pods of a class take
         self._undo: list[Callable[[], object]] = []
         self._depth = 0
         if now is None:
@@ -221,11 +221,12 @@ class Draft:
     def waits_for(self, podsets: tuple[PodSet, ...], admission: Admission) -> tuple[str, ...]:
         """The workloads that must go before these places are free: those that leave its nodes, where what its pods
         request is held twice, and those beside which its pods may not stand."""
-        waits, memory = self.repelled_by(podsets, admission), self.tree.memory.get(admission.pool, 0)
+        waits = self.repelled_by(podsets, admission)
         for pod, row, _, devices in self._shares(podsets, admission):
             if self.exits.get(row):
-                is_short = self.free[self._takes(pod, memory)[0] > 0, row] < 0
-                if is_short.any() or (any(devices) and (self.device_free[row] < -1).any()):
+                needs = self.shape(pod, admission.pool).request.needs
+                is_short = any(devices) and bool((self.device_free[row] < -1).any())
+                if is_short or any(self.free[column, row] < 0 for column, _ in needs):
                     waits |= self.exits[row]
         return tuple(sorted(key for key in waits if not self._remains(key)))
 
@@ -279,11 +280,11 @@ class Draft:
 
     def charge(self, podsets: tuple[PodSet, ...], admission: Admission, times: int) -> None:
         """Take what an admission holds, so many times; give it back if `times` is negative."""
-        memory = self.tree.memory.get(admission.pool, 0)
         for pod, row, count, devices in self._shares(podsets, admission):
-            self._write(pod, row, count * times, memory)
+            shape = self.shape(pod, admission.pool)
+            self._write(shape, row, count * times)
             for one in devices:
-                self._write_devices(pod, row, one, times, memory)
+                self._write_devices(shape, row, one, times)
 
     def _shares(self, podsets: tuple[PodSet, ...], admission: Admission) -> Iterator[PodsAt]:
         pods = {podset.name: podset.pod for podset in podsets}
@@ -307,15 +308,16 @@ class Draft:
 
     def holdings(self, podsets: tuple[PodSet, ...], admission: Admission) -> dict[int, Room]:
         """The same as lists, which alike pods may share: they are not to be written."""
-        memory, held = self.tree.memory.get(admission.pool, 0), dict[int, Room]()
-        columns, slots = len(self.snapshot.resources), self.device_free.shape[1]
+        held, columns = dict[int, Room](), len(self.snapshot.resources)
         for pod, row, count, devices in self._shares(podsets, admission):
-            key = id(pod), memory, count
+            shape, key = self.shape(pod, admission.pool), (id(pod), admission.pool, count)
             if key not in self._lists:
-                self._lists[key] = (self._takes(pod, memory)[0] * count).tolist() + [0] * slots
+                self._lists[key] = [0] * (columns + self.device_free.shape[1])
+                for column, amount in shape.request.needs:
+                    self._lists[key][column] = amount * count
             amounts = self._lists[key].copy() if devices else self._lists[key]
             for one in devices:
-                for slot, part in self._slots(pod, row, one, memory):
+                for slot, part in self._slots(shape, row, one):
                     amounts[columns + slot] += part
             before = held.get(row)
             held[row] = [sum(pair) for pair in zip(before, amounts)] if before else amounts
@@ -339,18 +341,16 @@ class Draft:
         self.log.append(row)
         self.version = len(self.log)
 
-    def _takes(self, pod: PodClass, memory: int) -> tuple[Columns, list[tuple[int, int]]]:
-        """int64[resource]: what a pod takes; and the columns and amounts that are not 0."""
-        known = self._known.get((id(pod), memory))
-        if known is None:
-            takes = taken(pod, memory)
-            vector = np.array([takes.get(name, 0) for name in self.snapshot.resources], np.int64)
-            known = vector, [(at, more) for at, more in enumerate(vector.tolist()) if more]
-            self._known[id(pod), memory] = known
-        return known
+    def shape(self, pod: PodClass, pool: str) -> Shape:
+        """The class in a pool, told by identity."""
+        key = id(pod), pool
+        if key not in self.shapes:
+            self.shapes[key] = Shape(pod, request_of(self.snapshot, pod, pool), pool)
+        return self.shapes[key]
 
-    def _write(self, pod: PodClass, row: int, count: int, memory: int) -> None:
-        for column, amount in self._takes(pod, memory)[1]:
+    def _write(self, shape: Shape, row: int, count: int) -> None:
+        pod, request, _ = shape
+        for column, amount in request.needs:
             self._cells[column, row] -= amount * count
         self.log.append(row)
         self.version = len(self.log)
@@ -359,20 +359,20 @@ class Draft:
                 self.standing[pod] = np.zeros(len(self.snapshot.nodes), np.int64)
             self.standing[pod][row] += count
 
-    def _slots(self, pod: PodClass, row: int, devices: tuple[int, ...], memory: int) -> Iterator[tuple[int, int]]:
+    def _slots(self, shape: Shape, row: int, devices: tuple[int, ...]) -> Iterator[tuple[int, int]]:
         """Device slots that a pod takes of a node, and the part of each."""
-        part = shared(pod, memory) or DEVICE
+        part = shape.request.share or DEVICE
         for slot, device in enumerate(self.snapshot.nodes[row].devices):
             if device.index in devices and self.device_free[row, slot] != -1:
                 yield slot, part
 
-    def _write_devices(self, pod: PodClass, row: int, devices: tuple[int, ...], times: int, memory: int) -> None:
+    def _write_devices(self, shape: Shape, row: int, devices: tuple[int, ...], times: int) -> None:
         node = self.snapshot.nodes[row]
-        for slot, part in self._slots(pod, row, devices, memory):
+        for slot, part in self._slots(shape, row, devices):
             self.device_free[row, slot] -= part * times
             if node.numa and node.devices[slot].index == devices[0]:
                 held = self.groups.setdefault((row, node.devices[slot].numa), Counter())
-                held.update({name: amount * times for name, amount in pod.requests})
+                held.update({name: amount * times for name, amount in shape.pod.requests})
 
     # The beginning
 
@@ -386,7 +386,7 @@ class Draft:
                 self.charge(one.workload.podsets, admission, 1)
         for pod in self.snapshot.pods:
             if (row := self.snapshot.row_of.get(pod.node)) is not None:
-                self._write(pod.pod, row, 1, 0)
+                self._write(self.shape(pod.pod, ""), row, 1)
         self.free[:], self.device_free[:] = free, device_free
 
     def _show_out(self) -> None:
@@ -400,11 +400,11 @@ class Draft:
         for pod in self.snapshot.pods:
             if pod.is_leaving and (row := self.snapshot.row_of.get(pod.node)) is not None:
                 pool = self.snapshot.pool_of[row]
-                memory = self.snapshot.gpu_memory[pool] if pool >= 0 else device_memory(self.snapshot.nodes[row])
+                shape = self.shape(pod.pod, self.snapshot.pools[pool].name if pool >= 0 else "")
                 self.exits.setdefault(row, set()).add(pod.key)
                 self._strange[pod.key] = pod.pod, row
-                self.ahead()._write(pod.pod, row, -1, memory)
-                self.ahead()._write_devices(pod.pod, row, pod.devices, -1, memory)
+                self.ahead()._write(shape, row, -1)
+                self.ahead()._write_devices(shape, row, pod.devices, -1)
 
 
 def _kept(one: Running) -> tuple[tuple[PodSet, ...], Admission]:

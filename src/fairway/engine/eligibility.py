@@ -164,10 +164,11 @@ def over_limit(
     return _over(Reason.OVER_LIMIT, ((one, one.held, of(one)) for one in accounts), asked)
 
 
-def over_guaranteed(accounts: tuple[Account, ...], fixed: Demand) -> Why | None:
+def over_guaranteed(workload: Workload, pool: str, cycle: Cycle) -> Why | None:
     """What cannot be preempted must fit in what is guaranteed, here and at every ancestor."""
+    accounts = () if workload.preemptible else cycle.accounts(workload, pool)
     bounded = ((one, one.fixed, {name: one.guaranteed.get(name, 0) for name in one.resources}) for one in accounts)
-    return _over(Reason.OVER_GUARANTEED, bounded, fixed)
+    return _over(Reason.OVER_GUARANTEED, bounded, cycle.asked(workload, pool))
 
 
 def _over(reason: Reason, bounded: Iterable[tuple[Account, Demand, Demand]], asked: Demand) -> Why | None:

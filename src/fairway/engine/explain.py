@@ -132,7 +132,7 @@ def _emptied(draft: Draft) -> Draft:
     """The same nodes with nothing on them, all ready; kept, with what was found out, as long as the nodes stay."""
     snapshot, memo = draft.snapshot, draft.snapshot.memo.of(Explained)
     key = snapshot.resources, snapshot.is_social
-    if memo.emptied is None or memo.emptied[0] != key or len(cache_of(memo.emptied[1]).shapes) > MOST_KEPT:
+    if memo.emptied is None or memo.emptied[0] != key or len(memo.emptied[1].shapes) > MOST_KEPT:
         devices = np.full_like(snapshot.device_free, -1)
         for row in [row for row, node in enumerate(snapshot.nodes) if chooses(node)]:
             whole = [DEVICE * (one.is_healthy and not one.is_partitioned) for one in snapshot.nodes[row].devices]
@@ -165,8 +165,8 @@ def _grows(empty: Draft, ask: Ask, pool: str) -> bool:
 
 
 def _pods_in(offered: dict[str, int], draft: Draft, request: Request) -> int:
-    names = [draft.snapshot.resources[column] for column in request.columns]
-    room = [offered.get(name, 0) // amount for name, amount in zip(names, request.amounts) if name != PODS]
+    needs = ((draft.snapshot.resources[column], amount) for column, amount in request.needs)
+    room = [offered.get(name, 0) // amount for name, amount in needs if name != PODS]
     return min(room, default=1)
 
 
@@ -186,7 +186,8 @@ def _facts(draft: Draft, ask: Ask, pool: str) -> Facts:
     snapshot, parts = draft.snapshot, asked_of(draft, ask, pool)
     asked = np.zeros(len(snapshot.resources), np.int64)
     for _, shape, size in parts:
-        asked[list(shape.request.columns)] += np.array(shape.request.amounts, np.int64) * size
+        for column, amount in shape.request.needs:
+            asked[column] += amount * size
     open_nodes = np.logical_or.reduce([_open(draft, shape) for _, shape, _ in parts])
     if ask.allowed is not None:
         open_nodes = open_nodes & ask.allowed
@@ -369,7 +370,7 @@ def _outside(snapshot: Snapshot, bar: Bar, terms: tuple[Term, ...]) -> Iterator[
 
 def _short(shape: Shape, snapshot: Snapshot, amounts: Columns) -> Iterator[tuple[str, Mask, int, Columns]]:
     """Resource by resource, accelerators first: where there is less of it than a pod takes."""
-    for column, amount in sorted(zip(shape.request.columns, shape.request.amounts), reverse=True):
+    for column, amount in sorted(shape.request.needs, reverse=True):
         yield snapshot.resources[column], amounts[column] < amount, amount, amounts[column]
 
 

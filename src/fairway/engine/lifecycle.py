@@ -7,12 +7,12 @@ quota; one that has lost pods asks only for those, beside the others.
 from collections import defaultdict
 from operator import attrgetter, sub
 
+from .candidates import find_new_place
 from .cycle import Cycle
 from .elastic import complete
 from .eviction_rules import can_pause
 from .labels import repels
 from .model import Running
-from .moves import find_new_place
 from .plan import Cause, Ending, Evict, Finish, Verdict
 from .snapshot import Snapshot, of_nodes
 

@@ -62,8 +62,8 @@ def cache_of(draft: Draft) -> PlacementCache:
 
 def asked_of(draft: Draft, ask: Ask, pool: str) -> list[Asked]:
     """The podsets that have pods to place, in a pool."""
-    cache, podsets = cache_of(draft), ask.workload.podsets
-    return [(podset, cache.shape(podset.pod, pool), size) for podset, size in zip(podsets, ask.counts) if size]
+    parts = zip(ask.workload.podsets, ask.counts)
+    return [(podset, draft.shape(podset.pod, pool), size) for podset, size in parts if size]
 
 
 def place(draft: Draft, ask: Ask, pool: str) -> Placements | None:
@@ -103,7 +103,7 @@ def slots_of(draft: Draft, ask: Ask, pool: str) -> Slots | None:
 
 def _new_run(cache: PlacementCache, ask: Ask, pool: str) -> Slots | None:
     snapshot, podset = cache.draft.snapshot, ask.workload.podsets[0]
-    shape, row = cache.shape(podset.pod, pool), pool_row(snapshot, pool)
+    shape, row = cache.draft.shape(podset.pod, pool), pool_row(snapshot, pool)
     strategy = strategy_of(ask.workload, ask.strategy, snapshot.pools[row].strategy) if row >= 0 else ""
     packs_domains = strategy == "Binpack" and snapshot.pools[row].levels
     is_plain = strategy in ("Binpack", "Spread") and not packs_domains and podset.topology == ANYWHERE

@@ -19,7 +19,7 @@ import numpy as np
 
 from .draft import Draft
 from .feasibility import Values
-from .model import Workload
+from .model import Queue, Workload
 from .policy import DAY, Policy
 from .quota import ALL, Branch, Demand, QueueTree
 from .resources import DEVICE
@@ -255,7 +255,7 @@ class QueueNode:
     """A queue with something waiting in it or below. `key`: among its siblings; `keys`: of its children, the first
     first. `terms`: what the key is made of, by governed resource, the same as long as the heads are alike."""
 
-    branch: Branch | None
+    branch: Branch
     parent: "QueueNode | None"
     line: "Queued | None" = None
     head: Workload | None = None
@@ -285,7 +285,7 @@ class Order:
         """`is_steady`: workloads with the same podsets ask for the same."""
         self._tree, self._asks, self._is_steady = draft.tree, asks, is_steady
         self._has_pools = any(branch.queue.pools for branch in self._tree.branches.values())
-        self.top = QueueNode(None, None)
+        self.top = QueueNode(Branch(Queue("")), None)  # above all roots
         self._nodes: dict[str, QueueNode] = {}
         for name, line in sorted(lines.items()):
             node = self._node(self._tree.branches[name])
@@ -339,7 +339,6 @@ class Order:
 
     def _key(self, node: QueueNode, head: Workload) -> QueueKey:
         """The nine keys; the smaller goes first. What is not governed takes no part."""
-        assert node.branch is not None
         equivalence = id(head.podsets), head.pools, self._has_pools and head.queue
         if equivalence != node.equivalence or not self._is_steady:
             self._read(node, head)
@@ -368,7 +367,6 @@ class Order:
 
     def _read(self, node: QueueNode, head: Workload) -> None:
         """Look up what the key of a queue with such a head is made of."""
-        assert node.branch is not None
         (pool, asked), terms, size = self._asks(head), [], 0.0
         for name in (pool, ALL):
             if account := node.branch.accounts.get(name):

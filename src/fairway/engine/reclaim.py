@@ -11,12 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .candidates import Candidate, CandidateSet, CandidateSets
+from .candidates import Candidate, CandidateSet, CandidateSets, find_new_place
 from .cycle import Attempt, Cycle
 from .eligibility import over_guaranteed
 from .eviction_rules import can_save, over_share, pauses, rules_for, stays_fair
 from .model import Admission, Running, Workload
-from .moves import find_new_place
 from .place import Placements, place
 from .plan import Admit, Cause, Evict, Resize, Verdict
 from .pod_affinity import bound_to_itself
@@ -35,7 +34,7 @@ def reclaim(attempt: Attempt, cycle: Cycle) -> Verdict | None:
     workload = attempt.workload
     for pool in () if attempt.is_shut else cycle.fitting(workload, cycle.pools_of(workload)):
         is_limited = pool not in attempt.pools
-        if is_limited and over_guaranteed(cycle.accounts(workload, pool), cycle.fixed(workload, pool)):
+        if is_limited and over_guaranteed(workload, pool, cycle):
             continue
         if not cycle.timeline.has_quota(workload, pool, cycle.asked(workload, pool)):
             continue

@@ -45,19 +45,18 @@ class Window:
     """Room spoken for from `since` until `until`, and again each `period`. `owner`: key of the held workload, or "" and
     `queue`, whose workloads a reservation is for ("" maintenance), with `members`, those below it. `left`: what is free
     of a row then, the room of other windows not taken off; `takes`: what of that others may not use. `pool`: that of a
-    reserved amount. `workload`: that of a hold; `spare`: what the hold leaves of quota."""
+    reserved amount. `held`: by whom and where, of a hold; `spare`: what it leaves of quota."""
 
     since: float
     owner: str
     queue: str
     left: Rooms
     takes: Rooms
-    admission: Admission | None = None
+    held: tuple[Workload, Admission] | None = None
     members: frozenset[str] = frozenset()
     until: float = inf
     period: float = inf
     pool: str = ""
-    workload: Workload | None = None
     spare: Spare = field(default_factory=Spare)
 
     def is_for(self, workload: Workload) -> bool:
@@ -146,8 +145,8 @@ class Timeline:
         if now - max(taken, default=-inf) < most:
             return False
         firsts = self._firsts()
-        begins = [window.since for window in self.windows if window.owner in firsts and window.admission
-                  and window.admission.pool in pools and not window.is_for(workload)]  # fmt: skip
+        begins = [window.since for window in self.windows if window.owner in firsts and window.held
+                  and window.held[1].pool in pools and not window.is_for(workload)]  # fmt: skip
         left = max(0.0, min(begins, default=inf) - now)
         lost = min(left % every if every else left if every is None else 0.0, HOUR)
         runtimes = [self.draft.tree.learned.quantile(workload, part) for part in PARTS]
@@ -156,8 +155,7 @@ class Timeline:
 
     def _firsts(self) -> set[str]:
         """The owners of the first hold of each pool."""
-        first = {window.admission.pool: window.owner for window in reversed(self.windows) if window.admission}
-        return set(first.values())
+        return set({one.held[1].pool: one.owner for one in reversed(self.windows) if one.held}.values())
 
     @contextmanager
     def kept(self, workload: Workload, *, at_risk: bool = False) -> Iterator[list[Window]]:
@@ -256,14 +254,14 @@ class Timeline:
 
     def hold(self, ask: Ask, pools: Iterable[str], *, by_limit: bool = False) -> Window | None:
         """The earliest moment at which it fits, and where, kept from then on; `by_limit`: by enforced limits alone."""
-        workload, moments = ask.workload, self._moments(ask.workload.key, by_limit=by_limit)
+        moments = self._moments(ask.workload.key, by_limit=by_limit)
         found = [window for pool in pools if (window := self._earliest(ask, pool, moments)) is not None]
         if not found:
             return None
         window = min(found, key=lambda one: one.since)
         for other in self.windows:
-            if window.admission and window.meets(other):
-                self._spend(other, workload, window.admission)
+            if window.held and window.meets(other):
+                self._spend(other, *window.held)
         self.windows.append(window)
         return window
 
@@ -311,22 +309,17 @@ class Timeline:
     def _bounds(self, workload: Workload, pool: str, begins: float, counts: tuple[int, ...]) -> Spare | None:
         """What it and the holds that it would meet leave of limits, and of guarantees if it counts; None if broken."""
         tree, end, spare = self.draft.tree, self.end(workload, begins), Spare()
-        holds = [window for window in self.windows if window.owner and window.since < end and begins < window.until]
+        holds = [one.held for one in self.windows if one.held and one.since < end and begins < one.until]
         for one in tree.ledgers(workload.queue, pool):
             spare |= {(one, False, name): limit - one.held[name] for name, limit in one.limit.items()}
             fixed = {} if workload.preemptible else one.guaranteed
             spare |= {(one, True, name): due - one.fixed[name] for name, due in fixed.items()}
-        for other, at, pods in ((workload, pool, counts), *(self._held(window) for window in holds)):
-            amounts = tree.amounts(other.podsets, pods, at)
+        asked = tree.amounts(workload.podsets, counts, pool)
+        theirs = ((one, at.pool, tree.amounts(one.podsets, counts_of(one.podsets, at), at.pool)) for one, at in holds)
+        for other, at, amounts in ((workload, pool, asked), *theirs):
             for key in counted_in(spare, other, tree.ledgers(other.queue, at)):
                 spare[key] -= amounts.get(key[2], 0)
-        asked = tree.amounts(workload.podsets, counts, pool)
         return None if any(left < 0 and asked.get(name) for (_, _, name), left in spare.items()) else spare
-
-    def _held(self, window: Window) -> tuple[Workload, str, tuple[int, ...]]:
-        """The workload of a hold, its pool, and its pods."""
-        assert window.admission is not None and window.workload is not None
-        return window.workload, window.admission.pool, counts_of(window.workload.podsets, window.admission)
 
     def _let_go(self, key: str, at: float, lefts: Mapping[Window, Rooms]) -> None:
         """It is gone; what windows leave grows by what it held. A hold counted on the end of all before it begins, and
@@ -349,8 +342,8 @@ class Timeline:
         takes = self.draft.footprint(workload.podsets, admission)
         left = {row: np.array(self.draft.room(row), np.int64) for row in sorted(takes)}
         until = self.end(workload, since)
-        return Window(since, workload.key, workload.queue, left, takes, admission, until=until, workload=workload,
-                    spare=spare)  # fmt: skip
+        held = workload, admission
+        return Window(since, workload.key, workload.queue, left, takes, held, until=until, spare=spare)
 
     # Reservations
 
@@ -441,7 +434,7 @@ class Timeline:
 def first_with_room(draft: Draft, ask: Ask, pool: str, keys: list[str]) -> int:
     """The first of these workloads ("": none) with whose going each podset by itself has room; else their number."""
     cache, frees = cache_of(draft), dict[int, list[int]]()
-    shapes = [cache.shape(podset.pod, pool) for podset in ask.workload.podsets]
+    shapes = [draft.shape(podset.pod, pool) for podset in ask.workload.podsets]
     masks = [cache.mask(one) if ask.allowed is None else cache.mask(one) & ask.allowed for one in shapes]
     rooms = [np.where(mask, cache.room(shape), 0) for shape, mask in zip(shapes, masks)]
     missing = [count - int(room.sum()) for count, room in zip(ask.counts, rooms)]
@@ -451,8 +444,7 @@ def first_with_room(draft: Draft, ask: Ask, pool: str, keys: list[str]) -> int:
             frees[row] = free = [sum(pair) for pair in zip(frees.get(row) or draft.free[:, row].tolist(), amounts)]
             for part, (shape, mask, room) in enumerate(zip(shapes, masks, rooms)):
                 if mask[row]:
-                    parts = zip(shape.request.columns, shape.request.amounts)
-                    pods = min(max(0, free[column]) // amount for column, amount in parts)
+                    pods = min(max(0, free[column]) // amount for column, amount in shape.request.needs)
                     missing[part] -= pods - int(room[row])
                     room[row] = pods
         if max(missing, default=0) <= 0:
