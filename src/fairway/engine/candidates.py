@@ -55,17 +55,15 @@ class Victim:
     """A running workload that a rule reaches. `surplus`: how many pods of each podset it can lose and run on; `lost`:
     those it has lost in this cycle; `core`: all of it, as a candidate; `pods`: of podsets with surplus, by name."""
 
-    __slots__ = ("core", "cost", "lost", "one", "pods", "surplus")
+    __slots__ = ("core", "lost", "one", "pods", "surplus")
 
     def __init__(self, one: Running, cycle: Cycle) -> None:
-        self.one, self.lost, self.cost = one, set[PodAt](), cost(one, cycle)
-        podsets, counts = one.workload.podsets, counts_of(one.workload.podsets, one.admission)
-        self.surplus = {podset.name: count - podset.min_count for podset, count in zip(podsets, counts)
-                        if count > podset.min_count}  # fmt: skip
-        self.core = Candidate(self, None, one.admission, cycle)
-        self.pods = defaultdict[str, list[Candidate]](list)
-        for pod, alone in pods_of(one.admission, self.surplus):
-            self.pods[pod[0]].append(Candidate(self, pod, alone, cycle))
+        self.one, self.lost, podsets = one, set[PodAt](), one.workload.podsets
+        self.surplus = {podset.name: count - podset.min_count for podset, count in zip(
+            podsets, counts_of(podsets, one.admission)) if count > podset.min_count}  # fmt: skip
+        self.core, self.pods = Candidate(self, None, one.admission, cycle), dict[str, list[Candidate]]()
+        for pod, alone in pods_of(one.admission, self.surplus) if self.surplus else ():
+            self.pods.setdefault(pod[0], []).append(Candidate(self, pod, alone, cycle))
 
     def rest(self) -> Admission:
         """What it holds without the pods it has lost."""
@@ -80,7 +78,7 @@ class Candidate:
     """What a victim can give at once: one surplus pod, or, `pod` None, all that is left of it. `order`: which goes
     first, its queue apart: lower priority, lower cost, younger; of one workload's pods the last rank."""
 
-    __slots__ = ("budgets", "counted", "key", "order", "pod", "queue", "rows", "victim")
+    __slots__ = ("budgets", "cost", "counted", "key", "order", "pod", "queue", "rows", "victim")
 
     def __init__(self, victim: Victim, pod: PodAt | None, admission: Admission, cycle: Cycle) -> None:
         self.victim, self.pod = victim, pod
@@ -88,8 +86,10 @@ class Candidate:
         self.key, self.queue, podsets = workload.key, workload.queue, workload.podsets
         self.counted = cycle.tree.amounts(podsets, counts_of(podsets, admission), admission.pool)
         self.rows = cycle.draft.holdings(podsets, admission)
-        self.budgets = covered(cycle.snapshot.disruptions, podsets, admission)
-        self.order: Turn = workload.priority, victim.cost, -workload.submitted, -share, -index, Later(self.key)
+        budgets = cycle.snapshot.disruptions
+        self.budgets = covered(budgets, podsets, admission) if budgets else ()
+        self.cost: float = cost(victim.one, self.counted, cycle) if pod is None else victim.core.cost
+        self.order: Turn = workload.priority, self.cost, -workload.submitted, -share, -index, Later(self.key)
 
     def to_move(self) -> "Candidate":
         """The same workload as a candidate for a move: the fewest GPUs move, whatever their priority."""
@@ -322,7 +322,7 @@ class CandidateSet:
         """Surplus alone has no cost: no workload starts again; one that is moved does not count as taken."""
         stage = 2 * self.excess(candidates) + any(one.pod is None for one in candidates)
         lost = [one for one in candidates if one.pod is not None or one.key not in moved] if moved else candidates
-        gone = sum([one.victim.cost for one in candidates if one.key in moved]) if moved else 0.0
+        gone = sum([one.cost for one in candidates if one.key in moved]) if moved else 0.0
         if not lost:
             return (stage, frozenset()), (-inf, 0.0, 0, gone, 0.0), candidates
         priorities, costs, ages, *_ = zip(*(candidate.order for candidate in lost))
@@ -351,8 +351,8 @@ class CandidateSets(dict[tuple[object, ...], CandidateSet]):
 
 def covered(budgets: tuple[Disruption, ...], podsets: tuple[PodSet, ...], admission: Admission) -> Covered:
     """The budgets that cover pods of an admission. Whether one would be exceeded is asked of the cycle."""
-    counts, found = counts_of(podsets, admission) if budgets else (), Counter[Disruption]()
-    for budget, (podset, count) in product(budgets, zip(podsets, counts)):
+    found = Counter[Disruption]()
+    for budget, (podset, count) in product(budgets, zip(podsets, counts_of(podsets, admission))):
         if podset.pod.namespace == budget.key.partition("/")[0] and selects(budget.selector, dict(podset.pod.labels)):
             found[budget] += count
     return tuple((budget, count) for budget, count in found.items() if count)
@@ -360,7 +360,7 @@ def covered(budgets: tuple[Disruption, ...], podsets: tuple[PodSet, ...], admiss
 
 def pods_of(admission: Admission, names: Container[str]) -> Iterator[tuple[PodAt, Admission]]:
     """Each pod by itself, in rank order, of the podsets of these names."""
-    for placement in admission.podsets if names else ():
+    for placement in admission.podsets:
         for at, share in enumerate(placement.nodes if placement.name in names else ()):
             for index in range(share.count):
                 alone = NodeShare(share.node, 1, share.devices[index : index + 1])

@@ -20,7 +20,7 @@ from .plan import Cause, Facts
 from .policy import DAY
 from .queueing import is_aged, precedes
 from .quota import ALL, Account, Branch, Demand
-from .resources import DEVICE, counts_of
+from .resources import DEVICE
 from .runtimes import HOUR
 
 MIN_RUNTIME, MAX_EVICTIONS = 600.0, 6
@@ -324,9 +324,9 @@ def can_save(one: Running, cycle: Cycle) -> bool:
     return all(snapshot.nodes[snapshot.row_of[name]].can_save for name in one.admission.nodes)
 
 
-def cost(one: Running, cycle: Cycle) -> float:
+def cost(one: Running, amounts: Demand, cycle: Cycle) -> float:
     """GPU-seconds lost since the last checkpoint, an hour at most and where nothing is known, and those that a restart
-    takes; none where it can be paused."""
+    takes, of one that holds these amounts; none where it can be paused."""
     workload = one.workload
     if pauses(one, cycle):
         return 0.0
@@ -335,6 +335,4 @@ def cost(one: Running, cycle: Cycle) -> float:
     if workload.checkpoint_interval:
         ran = lost if one.admitted_at is None else cycle.now - one.admitted_at
         lost = min(lost, ran % workload.checkpoint_interval)
-    counts = counts_of(workload.podsets, one.admission)
-    gpus = cycle.tree.amounts(workload.podsets, counts, one.admission.pool).get(GPU, 0)
-    return (min(lost, HOUR) + workload.restart_seconds) * gpus / DEVICE
+    return (min(lost, HOUR) + workload.restart_seconds) * amounts.get(GPU, 0) / DEVICE

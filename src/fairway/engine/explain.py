@@ -22,7 +22,7 @@ from .draft import Draft
 from .feasibility import Request, Shape, chooses, labels_of, matches, open_nodes, pool_row, satisfies, taints_of, usable
 from .labels import CLUSTER, CORDON, NAME, READINESS, STATE, required, tolerates
 from .model import CPU, GPU, MEMORY, PODS, Admission, Expression, Node, PodSet, Running, Term, Workload
-from .place import Ask, asked_of, cache_of, place
+from .place import Ask, asked_of, cache_of, place, room_for
 from .plan import RANK, Bar, Census, Facts, Obstacle, Reason, Why
 from .pod_affinity import attracts, follows, near, parted, skews
 from .resources import DEVICE, counted, counts_of
@@ -114,8 +114,8 @@ def _in_pool(draft: Draft, ask: Ask, pool: str) -> Why:
         return Reason.NO_ROOM, Facts(pool=pool)
     if claim := _claim_in_use(draft, ask):
         return Reason.CLAIM_IN_USE, Facts(pool=pool, detail=claim)
-    facts = _facts(draft, ask, pool)
-    if facts.level and all(room_for(draft, ask, shape).sum() >= size for _, shape, size in asked_of(draft, ask, pool)):
+    facts, parts = _facts(draft, ask, pool), asked_of(draft, ask, pool)
+    if facts.level and all(room_for(draft, shape, ask.allowed).sum() >= size for _, shape, size in parts):
         return Reason.NO_DOMAIN, facts
     return (Reason.NO_ROOM if facts.missing else Reason.FRAGMENTED), facts
 
@@ -159,7 +159,7 @@ def _grows(empty: Draft, ask: Ask, pool: str) -> bool:
     if not offered or more <= 0:
         return False
     return all(
-        int(room_for(empty, ask, shape).sum()) + more * _pods_in(offered, empty, shape.request) >= size
+        int(room_for(empty, shape, ask.allowed).sum()) + more * _pods_in(offered, empty, shape.request) >= size
         for _, shape, size in asked_of(empty, ask, pool)
     )
 
@@ -237,7 +237,7 @@ def _would_fit(draft: Draft, ask: Ask, pool: str) -> dict[str, int] | None:
     if len(parts) != 1 or len(ask.counts) != 1:
         return None
     podset, shape, size = parts[0]
-    top = min(size, int(room_for(draft, ask, shape).sum()) + 1)
+    top = min(size, int(room_for(draft, shape, ask.allowed).sum()) + 1)
     fits = most_between(0, top, lambda count: place(draft, ask._replace(counts=(count,)), pool) is not None)
     return {podset.name: fits} if fits else None
 
@@ -269,7 +269,7 @@ def census(draft: Draft, ask: Ask, pool: str, *, before: Mask | None = None) -> 
     parts = asked_of(draft, ask, pool)
     if not parts or (row := pool_row(draft.snapshot, pool)) < 0:
         return None
-    shares = [int(room_for(draft, ask, shape).sum()) / size for _, shape, size in parts]
+    shares = [int(room_for(draft, shape, ask.allowed).sum()) / size for _, shape, size in parts]
     podset, shape, size = parts[int(np.argmin(shares))]
     of_nodes_alone = replace(shape.pod, namespace="", requests=(), labels=(), pod_affinity=(), spread=(), exclusive=())
     nodes, left, lasting = _ruled_out(draft.snapshot, shape._replace(pod=of_nodes_alone), row)
@@ -277,7 +277,7 @@ def census(draft: Draft, ask: Ask, pool: str, *, before: Mask | None = None) -> 
     for hurdle in _passing(draft, ask, shape, before):
         left = _meet(hurdle, left, found)
     name = podset.name if len(parts) > 1 else ""
-    room = int(room_for(draft, ask, shape)[left].sum())
+    room = int(room_for(draft, shape, ask.allowed)[left].sum())
     return Census(nodes, int(np.count_nonzero(left)), room, size, tuple(found.values()), name)
 
 
@@ -293,14 +293,9 @@ def _ruled_out(snapshot: Snapshot, shape: Shape, row: int) -> tuple[int, Mask, t
 
 def open_to(draft: Draft, ask: Ask, pool: str) -> Mask:
     """Nodes with room for a pod of any podset."""
-    mask: Mask = np.logical_or.reduce([room_for(draft, ask, shape) > 0 for _, shape, _ in asked_of(draft, ask, pool)])
+    rooms = (room_for(draft, shape, ask.allowed) for _, shape, _ in asked_of(draft, ask, pool))
+    mask: Mask = np.logical_or.reduce([room > 0 for room in rooms])
     return mask
-
-
-def room_for(draft: Draft, ask: Ask, shape: Shape) -> Columns:
-    """int64[node]: pods that each node which the ask allows could take now."""
-    room = cache_of(draft).room(shape)
-    return room if ask.allowed is None else np.where(ask.allowed, room, 0)
 
 
 def _meet(hurdle: Hurdle, left: Mask, found: dict[tuple[Bar, object], Obstacle]) -> Mask:

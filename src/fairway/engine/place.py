@@ -262,11 +262,15 @@ def _shares(draft: Draft, part: Part, pieces: list[Piece]) -> tuple[NodeShare, .
     return tuple(shares)
 
 
+def room_for(draft: Draft, shape: Shape, allowed: Mask | None) -> Counts:
+    """int64[node]: pods that each of the allowed nodes could take now."""
+    room = cache_of(draft).room(shape)
+    return room if allowed is None else np.where(allowed, room, 0)
+
+
 def _room(draft: Draft, part: Part, others: Iterable[Part] = ()) -> Counts:
     """Room on the nodes that its pods may use; there may be more beside pods of `others`, which come with it."""
-    pods = cache_of(draft).room(part.shape)
-    if part.allowed is not None:
-        pods = np.where(part.allowed, pods, 0)
+    pods = room_for(draft, part.shape, part.allowed)
     if draft.standing:
         opens = apart if _follows(part, others) else bears
         pods = np.where(opens(draft.snapshot, draft.standing, part.shape.pod), pods, 0)

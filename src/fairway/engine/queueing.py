@@ -242,7 +242,7 @@ def numbered(name: str, line: list[Workload], memo: Memo, *, is_learned: bool) -
     for one in line[same:]:
         if id(one) not in known:
             named = (one.user, job_family(one.name)) if is_learned else ()
-            number = numbers.of((id(one.podsets), id(one.topology), ALIKE(one), named))
+            number = numbers.setdefault((id(one.podsets), id(one.topology), ALIKE(one), named), len(numbers) + 1)
             is_plain = not (one.backs_off_until or one.after) and one.is_active
             known[id(one)] = one, number if is_plain else -number
     found = were[:same] + [known[id(one)][1] for one in line[same:]]
@@ -256,7 +256,6 @@ class QueueNode:
     first. `terms`: what the key is made of, by governed resource, the same as long as the heads are alike."""
 
     branch: Branch
-    parent: "QueueNode | None"
     line: "Queued | None" = None
     head: Workload | None = None
     key: QueueKey | None = None
@@ -285,8 +284,8 @@ class Order:
         """`is_steady`: workloads with the same podsets ask for the same."""
         self._tree, self._asks, self._is_steady = draft.tree, asks, is_steady
         self._has_pools = any(branch.queue.pools for branch in self._tree.branches.values())
-        self.top = QueueNode(Branch(Queue("")), None)  # above all roots
-        self._nodes: dict[str, QueueNode] = {}
+        self.top = QueueNode(Branch(Queue("")))  # above all roots
+        self._nodes, self._parents = dict[str, QueueNode](), dict[str, QueueNode]()
         for name, line in sorted(lines.items()):
             node = self._node(self._tree.branches[name])
             node.line, node.head = line, line.head()
@@ -296,37 +295,34 @@ class Order:
     def in_order(self, started: Container[str]) -> Iterator[Workload]:
         """What is next, given all verdicts so far; `started`: keys of what got what it asked for."""
         touched, top = self._tree.touched, self.top
-        try:
-            while top.head is not None:
-                node = top
-                while node.line is None:
-                    node = node.children[node.keys[0][-1]]
-                workload = node.head
-                assert workload is not None
-                yield workload
-                node.head = node.line.pass_on(has_started=workload.key in started)
-                if touched:
-                    for name in sorted(touched - {workload.queue}):
-                        if name in self._nodes:
-                            self._key_up(self._nodes[name])
-                    touched.clear()
-                self._key_up(node)
-        finally:
-            for node in self._nodes.values():
-                node.parent = None  # else each keeps the other, and its line, until garbage is collected
+        while top.head is not None:
+            node = top
+            while node.line is None:
+                node = node.children[node.keys[0][-1]]
+            workload = node.head
+            assert workload is not None
+            yield workload
+            node.head = node.line.pass_on(has_started=workload.key in started)
+            if touched:
+                for name in sorted(touched - {workload.queue}):
+                    if name in self._nodes:
+                        self._key_up(self._nodes[name])
+                touched.clear()
+            self._key_up(node)
 
     def _node(self, branch: Branch) -> QueueNode:
         """The node of a queue, made with those of its ancestors."""
         name = branch.queue.name
         if name not in self._nodes:
             parent = self._node(branch.line[1]) if len(branch.line) > 1 else self.top
-            self._nodes[name] = parent.children[name] = QueueNode(branch, parent)
+            self._parents[name] = parent
+            self._nodes[name] = parent.children[name] = QueueNode(branch)
         return self._nodes[name]
 
     def _key_up(self, node: QueueNode) -> None:
         """Key a queue, whose head is known, and its ancestors anew; an only child needs no key."""
         at = node
-        while (parent := at.parent) is not None:
+        while (parent := self._parents.get(at.branch.queue.name)) is not None:
             keys, head, before = parent.keys, at.head, at.key
             if before is None or head is None or len(parent.children) > 1:
                 if before is not None:

@@ -101,9 +101,7 @@ class Lengths:
         return max(beyond, self.seconds[-1]) * (1 - log(1 - max(0.0, wanted - self.upto[-1]) / rest))
 
 
-@lru_cache(1 << 10)
-def _lengths(sketch: Sketch) -> Lengths:
-    return Lengths(sketch)
+_lengths = lru_cache(1 << 10)(Lengths)
 
 
 def _mean_over_time(seconds: Iterable[tuple[float, float]]) -> float:
@@ -304,7 +302,8 @@ class Learned:
         if found is None:
             names, held = groups(one), gpus(one)
             like = one.queue, names[0], held, one.time_limit, one.expected_runtime
-            found = self._runtime_groups[id(one)] = RuntimeGroup(one, names, held, self._numbers.of(like))
+            number = self._numbers.setdefault(like, len(self._numbers) + 1)
+            found = self._runtime_groups[id(one)] = RuntimeGroup(one, names, held, number)
         return found
 
     def _of(self, workload: Workload) -> Known | None:

@@ -39,9 +39,6 @@ class ByWorkload(dict[Key, Value]):
 class Numbers(ByWorkload[object, int]):
     """From 1 on, by what is alike."""
 
-    def of(self, key: object) -> int:
-        return self.setdefault(key, len(self) + 1)
-
 
 class Memo:
     def __init__(self) -> None:
