@@ -129,15 +129,13 @@ class Prices:
 
     def pop(self) -> tuple[Sort, Price, int] | None:
         """Sort, price and node of the best offer known, which is then known no more."""
-        sorts = []
-        for sort, heap in self._heaps.items():
+        for heap in self._heaps.values():
             while heap and self._last.get(heap[0][1]) is not heap[0]:
                 heappop(heap)
-            if heap:
-                sorts.append((sort[0], self._rule.ranked(sort[1]), heap[0], sort))
-        if not sorts:
+        heads = ((sort[0], self._rule.ranked(sort[1]), heap[0], sort) for sort, heap in self._heaps.items() if heap)
+        *_, sort = min(heads, key=itemgetter(0, 1, 2), default=(None,))
+        if sort is None:
             return None
-        *_, sort = min(sorts, key=itemgetter(0, 1, 2))
         price, row = heappop(self._heaps[sort])
         del self._last[row]
         return sort, price, row

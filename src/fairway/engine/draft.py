@@ -222,7 +222,7 @@ class Draft:
         """The workloads that must go before these places are free: those that leave its nodes, where what its pods
         request is held twice, and those beside which its pods may not stand."""
         waits = self.repelled_by(podsets, admission)
-        for pod, row, _, devices in self._shares(podsets, admission):
+        for pod, row, _, devices in self.shares(podsets, admission):
             if self.exits.get(row):
                 needs = self.shape(pod, admission.pool).request.needs
                 is_short = any(devices) and bool((self.device_free[row] < -1).any())
@@ -233,7 +233,7 @@ class Draft:
     def repelled_by(self, podsets: tuple[PodSet, ...], admission: Admission) -> set[str]:
         """Those that leave and beside which its pods may not stand, or which keep them from being first of a group."""
         rows: dict[PodClass, list[int]] = {}
-        for pod, row, _, _ in self._shares(podsets, admission) if self.standing else ():
+        for pod, row, _, _ in self.shares(podsets, admission) if self.standing else ():
             rows.setdefault(pod, []).append(row)
         pairs = product(rows, self.standing)
         foes = {(pod, other): keys for pod, other in pairs if (keys := keys_apart(pod, other))}
@@ -263,7 +263,7 @@ class Draft:
         if key in self._strange:
             yield self._strange[key]
         if one := self.running.get(key):
-            for pod, row, _, _ in self._shares(one.workload.podsets, self.shrunk.get(key, one.admission)):
+            for pod, row, _, _ in self.shares(one.workload.podsets, self.shrunk.get(key, one.admission)):
                 yield pod, row
 
     def _remains(self, key: str) -> bool:
@@ -280,13 +280,14 @@ class Draft:
 
     def charge(self, podsets: tuple[PodSet, ...], admission: Admission, times: int) -> None:
         """Take what an admission holds, so many times; give it back if `times` is negative."""
-        for pod, row, count, devices in self._shares(podsets, admission):
+        for pod, row, count, devices in self.shares(podsets, admission):
             shape = self.shape(pod, admission.pool)
             self._write(shape, row, count * times)
             for one in devices:
                 self._write_devices(shape, row, one, times)
 
-    def _shares(self, podsets: tuple[PodSet, ...], admission: Admission) -> Iterator[PodsAt]:
+    def shares(self, podsets: tuple[PodSet, ...], admission: Admission) -> Iterator[PodsAt]:
+        """The pods of an admission by class and node; those on nodes that are gone are left out."""
         pods = {podset.name: podset.pod for podset in podsets}
         for placement in admission.podsets:
             if placement.name in pods:
@@ -309,7 +310,7 @@ class Draft:
     def holdings(self, podsets: tuple[PodSet, ...], admission: Admission) -> dict[int, Room]:
         """The same as lists, which alike pods may share: they are not to be written."""
         held, columns = dict[int, Room](), len(self.snapshot.resources)
-        for pod, row, count, devices in self._shares(podsets, admission):
+        for pod, row, count, devices in self.shares(podsets, admission):
             shape, key = self.shape(pod, admission.pool), (id(pod), admission.pool, count)
             if key not in self._lists:
                 self._lists[key] = [0] * (columns + self.device_free.shape[1])

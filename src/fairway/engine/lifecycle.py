@@ -91,18 +91,16 @@ def _fails(one: Running, cycle: Cycle) -> Evict | None:
     nodes = [snapshot.nodes[row] for row in rows if row is not None]
     if len(nodes) < len(rows):
         return Evict(key, Cause.NODE_LOST)
-    if not all(node.is_ready for node in nodes) and _is_lost(one, snapshot):
+    if not all(node.is_ready for node in nodes) and _is_lost(one, cycle):
         return Evict(key, Cause.NODE_LOST, admission=find_new_place(one, cycle))
     drains = any(node.is_unhealthy or node.is_leaving for node in nodes)
     return Evict(key, Cause.DRAINED, admission=find_new_place(one, cycle)) if drains else None
 
 
-def _is_lost(one: Running, snapshot: Snapshot) -> bool:
+def _is_lost(one: Running, cycle: Cycle) -> bool:
     """Whether some of its pods are on a NotReady node that they do not tolerate."""
-    pods = {podset.name: podset.pod for podset in one.workload.podsets}
-    held = ((pods[each.name], share.node) for each in one.admission.podsets for share in each.nodes)
-    found = ((pod, snapshot.nodes[snapshot.row_of[name]]) for pod, name in held)
-    return any(not node.is_ready and repels(node, pod) for pod, node in found)
+    shares, nodes = cycle.draft.shares(one.workload.podsets, one.admission), cycle.snapshot.nodes
+    return any(not nodes[row].is_ready and repels(nodes[row], pod) for pod, row, *_ in shares)
 
 
 def replace_lost(cycle: Cycle) -> None:
