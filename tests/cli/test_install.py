@@ -1,5 +1,6 @@
 """What `fairway install` prints: the kustomize base, changed by its options alone."""
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -121,3 +122,19 @@ def test_the_controller_runs_under_restricted_pod_security() -> None:
         "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
     assert {"livenessProbe", "readinessProbe", "resources"} <= container.keys()
     assert deployment["spec"]["replicas"] == 2
+
+
+def test_the_image_is_built_from_files_that_are_sent_to_its_builder(tmp_path: Path) -> None:
+    """A link that leads out of what the Dockerfile copies ends the build."""
+    root = DEPLOY.resolve().parents[2]
+    sent = [line[1:] for line in (root / ".dockerignore").read_text().split() if line.startswith("!")]
+    lines = [line.split()[1:] for line in (root / "Dockerfile").read_text().splitlines() if line.startswith("COPY ")]
+    copied = {source: target for *sources, target in lines for source in sources if "--from=" not in sources[0]}
+    assert sorted(copied) == sorted(sent)
+    for source, target in copied.items():
+        is_folder = (root / source).is_dir()
+        place = tmp_path / target / ("" if is_folder else Path(source).name)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(root / source, place, symlinks=True) if is_folder else shutil.copy(root / source, place)
+    assert not [path for path in tmp_path.rglob("*") if not path.exists()]
+    assert (tmp_path / "src/fairway/web/runbook.md").read_text() == (root / "docs/start/runbook.md").read_text()
