@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from fairway.api.scalars import Malformed, duration, duration_text
+from fairway.api.team import UID
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Ref
@@ -95,12 +96,15 @@ def _of_priority(view: View, thing: Thing) -> Iterator[Mistake]:
 
 async def _of_namespace(client: Client, view: View, thing: Thing) -> list[Mistake]:
     selectors = [it["namespaces"] for it in view.line(_queue(thing)).values() if it.get("namespaces")]
-    if not selectors:
+    if not selectors and os.getuid():
         return []
     name = thing["metadata"]["namespace"]
     space = await get(client, Ref(kinds.NAMESPACES, name))
     if space is None:
         return []
+    if _notes(space).get(UID) == "0":
+        text = f"-n: {name} is root's, and no pod runs as root on a shared machine; submit as the user that it is for"
+        return [Mistake(text, may_pass=False)]
     labels = space["metadata"].get("labels") or {}
     allowed = all(selects(it, {"kubernetes.io/metadata.name": name, **labels}) for it in selectors)
     return [] if allowed else [Mistake(f"--queue: {_queue(thing)} takes no workloads of namespace {name}")]
