@@ -37,7 +37,7 @@ from .model import (
     World,
 )
 from .plan import Admit, Evict, Finish, Keep, Plan, Resize, Verdict, Wait
-from .resources import DEVICE, capacity_of, columns, counts_of, device_memory, shared, taken
+from .resources import DEVICE, capacity_of, columns, counts_of, device_memory, shared, supply, taken
 from .snapshot import TURN, Columns, Mask, Snapshot, Tally
 
 DEFAULT_POOL = Pool("default")
@@ -324,7 +324,7 @@ class State:
 
     def _note(self, pod: PodClass) -> None:
         self._is_social |= bool(pod.pod_affinity or pod.spread or pod.host_ports or pod.exclusive)
-        for name, _ in pod.requests:
+        for name, _ in pod.requests + pod.attaches:
             if name not in self._resources:
                 self._widen(name)
 
@@ -341,6 +341,7 @@ class State:
         before, self._resources = self._resources, columns((*self._resources, resource))
         wider = np.zeros((3, len(self._resources), len(self._rows)), np.int64)
         wider[:, [self._resources.index(name) for name in before]] = self._columns
+        wider[:2, self._resources.index(resource)] = supply({}, resource)
         self._columns = wider
 
     def _lay_out(self) -> None:
@@ -384,7 +385,7 @@ class State:
                 for index in indices:
                     if index in slot_of:
                         devices[slot_of[index]] -= shared(pod, memory) or DEVICE
-        capacity = np.array([offered.get(one, 0) for one in resources], np.int64)
+        capacity = np.array([supply(offered, one) for one in resources], np.int64)
         own, others = ([used[one] for one in resources] for used in (held, outside))
         self._columns[:, :, row] = capacity, capacity - own - others, others
         self._device_free[row, :] = -1
