@@ -69,7 +69,7 @@ class Facts:
         self._selected: set[pods.Selected] = set()  # generated labels that selectors read
         self._limited: set[str] = set()  # resources of volumes that some node attaches only so many of
         self._claimants: defaultdict[str, set[str]] = defaultdict(set)  # workloads by the claims that they use
-        self._queues_stale = False
+        self._queues_stale = self._claims_stale = False
         self._is_news = True
         self.is_shown = False
         self._told: dict[tuple[str, str], Fact] = {}
@@ -131,8 +131,8 @@ class Facts:
         meant = [one.spec.claim_ref for one in states if isinstance(one, VolumeObject)]
         claims = [f"{one.namespace}/{one.name}" for one in meant if one.name] if meant else [key]
         is_for_all = kind not in (kinds.CLAIMS, kinds.VOLUMES) or not all(one.name for one in meant)
-        for claim in filter(self._is_open, list(self._claimants)) if is_for_all else claims:
-            self._stale.update(self._claimants.get(claim, ()))
+        self._claims_stale |= is_for_all
+        self._stale.update(*(self._claimants.get(claim, ()) for claim in claims))
         self._reading = workloads.Reading()  # podsets that were read may mean something else now
 
     def _is_open(self, claim: str) -> bool:
@@ -159,6 +159,9 @@ class Facts:
             for key, queue in self.view.queues.items():
                 if fact := self._read(key, queues.queue, queue, reading.around):
                     self._tell("Queue", key, fact)
+        if self._claims_stale:
+            self._claims_stale = False
+            self._stale.update(*(self._claimants[claim] for claim in filter(self._is_open, self._claimants)))
         stale, self._stale = self._stale, set()
         for key in sorted(stale):
             self._settle(key, reading)
