@@ -3,18 +3,38 @@
 import re
 from typing import Any
 
+import pytest
 from simworld import World, job, node, priority
 from test_life import START, play
 
 from fairway.api.quantities import time
 from fairway.cli.whatif import dry_run, explained, would_help
 from fairway.kube import kinds
+from fairway.kube.client import Client
 from fairway.kube.kinds import Ref, Selection
+from fairway.kube.transport import Request, Response
 from fairway.settings import Settings
 
 
 async def asked(world: World, **said: Any) -> list[str]:
     return (await dry_run(world.client, job("new", **said), "default"))[1]
+
+
+@pytest.mark.parametrize(
+    ("hidden", "answer"),
+    [("csi", "would wait: ClaimMissing"), ("persistentvolumes", "would start now on n1 (1 pod) of pool default")],
+)
+def test_of_claims_it_knows_what_its_user_may_list(hidden: str, answer: str) -> None:
+    async def story(world: World) -> list[str]:
+        async def way(request: Request) -> Response:
+            if f"/{hidden}" in request.path:
+                return Response(403, {}, b'{"kind": "Status", "reason": "Forbidden", "message": "no"}')
+            return await world.server.handle(request)
+
+        using = job("new", pod={"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "none"}}]})
+        return (await dry_run(Client(way, world.clock, world.chance), using, "default"))[1]
+
+    assert play(story, node("n1", cpu=2))[0].startswith(answer)
 
 
 def test_it_says_where_a_job_would_start_now_and_makes_nothing() -> None:

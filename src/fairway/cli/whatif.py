@@ -233,15 +233,16 @@ def _forms(of: Iterable[Kind]) -> "list[type[Part]]":
 
 
 async def _storage(client: Client) -> "list[Part] | None":
-    """Claims, volumes and their classes; None where the user may not see all of them."""
+    """Claims, volumes and their classes, None where the user may not see all of them; of CSI what the user may see."""
     found: list[Part] = []
-    for kind, form in zip(kinds.STORAGE, _forms(kinds.STORAGE)):
+    read = (*kinds.STORAGE, *kinds.CSI)
+    for kind, form in zip(read, _forms(read)):
         try:
             found += await client.list(Selection(kind), form)
         except ApiError as error:
-            if error.status == 403:
+            if error.status == 403 and kind in kinds.STORAGE:
                 return None
-            if error.status != 404:
+            if error.status not in (403, 404):
                 raise
     return found
 

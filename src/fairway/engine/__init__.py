@@ -33,6 +33,7 @@ from .quota import invalid_parent as invalid_parent
 from .quota import lineage as lineage
 from .reservations import occurrence as occurrence
 from .resources import DEVICE as DEVICE
+from .resources import UNLIMITED as UNLIMITED
 from .resources import capacity_of as capacity_of
 from .resources import counted as counted
 from .resources import counts_of as counts_of

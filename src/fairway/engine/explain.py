@@ -21,7 +21,7 @@ from .model import CPU, GPU, MEMORY, PODS, Admission, Node, Running, Workload
 from .place import Ask, asked_of, cache_of, place
 from .plan import RANK, Facts, Reason, Why
 from .pod_affinity import follows
-from .resources import DEVICE, counted, counts_of
+from .resources import DEVICE, counted, counts_of, supply
 from .snapshot import Mask
 from .topology import domain_rooms, levels_asked, tree_of
 
@@ -162,7 +162,7 @@ def _grows(empty: Draft, ask: Ask, pool: str) -> bool:
 
 def _pods_in(offered: dict[str, int], draft: Draft, request: Request) -> int:
     names = [draft.snapshot.resources[column] for column in request.columns]
-    room = [offered.get(name, 0) // amount for name, amount in zip(names, request.amounts) if name != PODS]
+    room = [supply(offered, name) // amount for name, amount in zip(names, request.amounts) if name != PODS]
     return min(room, default=1)
 
 

@@ -23,15 +23,7 @@ from fairway.api.names import SUSPENDED, called
 from fairway.api.nodes import node
 from fairway.api.objects import GROUP, Metadata, Part, PodObject
 from fairway.api.owners import DEFAULT_QUEUE
-from fairway.api.pods import (
-    Selected,
-    Surroundings,
-    foreign,
-    gates,
-    selectable,
-    selected_by,
-    selector,
-)
+from fairway.api.pods import Selected, Surroundings, foreign, gates, selectable, selected_by
 from fairway.api.quantities import Malformed, shown, time, within
 from fairway.api.types import WorkloadObject
 from fairway.api.volumes import Storage
@@ -50,6 +42,9 @@ FORMS: Mapping[tuple[str, str], type[Part]] = {
     ("", "PersistentVolume"): objects.VolumeObject,
     ("", "PersistentVolumeClaim"): objects.ClaimObject,
     ("storage.k8s.io", "StorageClass"): objects.StorageClassObject,
+    ("storage.k8s.io", "CSINode"): objects.CsiNodeObject,
+    ("storage.k8s.io", "CSIDriver"): objects.CsiDriverObject,
+    ("storage.k8s.io", "CSIStorageCapacity"): objects.CapacityObject,
     ("scheduling.k8s.io", "PriorityClass"): objects.PriorityClassObject,
     ("policy", "PodDisruptionBudget"): objects.DisruptionBudgetObject,
     ("topology.node.k8s.io", "NodeResourceTopology"): objects.NodeTopologyObject,
@@ -59,7 +54,7 @@ FORMS: Mapping[tuple[str, str], type[Part]] = {
     (GROUP, "Workload"): WorkloadObject,
 }
 NAMESPACED: tuple[type[Part], ...] = (
-    PodObject, objects.ClaimObject, objects.DisruptionBudgetObject, WorkloadObject,
+    PodObject, objects.ClaimObject, objects.CapacityObject, objects.DisruptionBudgetObject, WorkloadObject,
 )  # fmt: skip
 LONGEST_CHAIN, MOST_TIME = 8, 64
 TO_COME = frozenset(("deadline", "start", "forecast", f"{GROUP}/deadline"))
@@ -222,12 +217,14 @@ def _add(cluster: Cluster, said: object) -> None:
 
 
 def _around(cluster: Cluster, known: Iterable[WorkloadObject], *, has_storage: bool) -> Surroundings:
-    kinds = objects.ClaimObject, objects.VolumeObject, objects.StorageClassObject
+    kinds = (objects.ClaimObject, objects.VolumeObject, objects.StorageClassObject, objects.CsiDriverObject,
+             objects.CapacityObject)  # fmt: skip
     spaces = {key.partition("/")[0] for form in NAMESPACED for key in cluster.parts[form]}
     spaces |= {space for space, _, _ in cluster.owned} | cluster.parts[objects.NamespaceObject].keys()
     storage = Storage(*map(cluster.all, kinds)) if has_storage else None
     labels = {space: cluster.labels(space) for space in spaces}
-    return Surroundings(storage, labels, frozenset(_selected(cluster, known)))
+    limited = chain.from_iterable(one.limits() for one in cluster.all(objects.CsiNodeObject).values())
+    return Surroundings(storage, labels, frozenset(_selected(cluster, known)), frozenset(limited))
 
 
 def _selected(cluster: Cluster, known: Iterable[WorkloadObject]) -> Iterator[Selected]:
@@ -236,12 +233,14 @@ def _selected(cluster: Cluster, known: Iterable[WorkloadObject]) -> Iterator[Sel
     for one in (*cluster.all(PodObject).values(), *templates):
         yield from selected_by(one)
     for budget in cluster.all(objects.DisruptionBudgetObject).values():
-        yield from selectable(selector(budget.spec.selector or objects.LabelSelector()))
+        yield from selectable((budget.spec.selector or objects.LabelSelector()).requirements())
 
 
 def _nodes(cluster: Cluster) -> tuple[Node, ...]:
-    inside = cluster.all(objects.NodeTopologyObject)
-    return cluster.each(objects.NodeObject, lambda one: node(one, inside.get(one.metadata.name)))
+    inside, drivers = cluster.all(objects.NodeTopologyObject), cluster.all(objects.CsiNodeObject)
+    return cluster.each(
+        objects.NodeObject, lambda one: node(one, inside.get(one.metadata.name), drivers.get(one.metadata.name))
+    )
 
 
 def _queues(cluster: Cluster, around: Surroundings) -> tuple[Queue, ...]:
