@@ -19,7 +19,8 @@ Thing = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the cluster has; None for what the user may not read. `is_here`: it is the one of this machine."""
+    """What the cluster has; None for what the user may not read. `is_here`: it is the one of this machine, and what is
+    submitted is a process of it, not a container of an image."""
 
     is_here: bool
     queues: dict[str, Thing] | None
@@ -56,7 +57,13 @@ async def view_of(client: Client, order: SimpleNamespace) -> View:
         raise Problem(NOT_INSTALLED, exit_code=1)
     named_queues = None if queues is None else {it["metadata"]["name"]: it for it in queues}
     values = None if classes is None else {it["metadata"]["name"]: it["value"] for it in classes}
-    return View(b"fairway" in version, named_queues, nodes, pools, values)
+    is_of_image = order.image and any(_runs_images(it) for it in nodes or ())
+    return View(b"fairway" in version and not is_of_image, named_queues, nodes, pools, values)
+
+
+def _runs_images(node: Thing) -> bool:
+    info = (node.get("status") or {}).get("nodeInfo") or {}
+    return bool(info.get("containerRuntimeVersion") == "fairway://podman")
 
 
 async def _readable(client: Client, kind: Kind) -> list[Thing] | None:
