@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from fairway.api import accounts
 from fairway.api.accounts import Claim, Terms, after, begin_of, day_of, used_in
 from fairway.api.decode import change
-from fairway.api.nodes import uses
+from fairway.api.nodes import downtime, uses
 from fairway.api.objects import FINALIZER, Metadata
 from fairway.api.quantities import Malformed, exact, time, time_text
 from fairway.api.queues import lineage
@@ -42,7 +42,8 @@ from .meter import Meter
 from .status import is_over
 
 PERIOD_SECONDS, SAMPLE_SECONDS, HURRIED_SECONDS, LAST_SECONDS = 600.0, 30.0, 0.5, 5.0
-SETTLED_DAYS, AT_ONCE = 2, 200
+FIRST_SECONDS = 10.0  # from when on no crash loses since when capacity counts
+SETTLED_DAYS, LONGEST_GAP_DAYS, AT_ONCE = 2, 31, 200
 DAY, MONTH, POOLS, USES = "fairway.dev/day", "fairway.dev/month", "/pools", "/uses"
 LONGEST_NAME = 240
 CAPACITY = ""
@@ -176,6 +177,7 @@ class Accounts:
         if key == POOLS:
             if not self._has_begun:
                 await self._begin()
+                return now + FIRST_SECONDS
             await self._write_capacity(now)
             return _next(now)
         await self._charge(key, now)
@@ -287,12 +289,15 @@ class Accounts:
             del book.days[day]
 
     async def _begin(self) -> None:
-        """Capacity is counted on from where it was written to."""
-        today = day_of(self.means.now())
-        await self._load(CAPACITY, after(today, -1), today)
-        known = [one.status.until for one in self._books[CAPACITY].days.values() if one is not None]
-        if found := max(filter(None, known), default=""):
-            self.meter.begin(time(found))
+        """Capacity is counted on from where it was written to, on one of the last days."""
+        day = today = day_of(self.means.now())
+        until, days = "", self._books[CAPACITY].days
+        while not until and day > after(today, -LONGEST_GAP_DAYS):
+            await self._load(CAPACITY, day, today)
+            one, day = days.get(day), after(day, -1)
+            until = one.status.until if one else ""
+        found = {name: downtime(node) for name, node in self.means.view.nodes.items()}
+        self.meter.begin(time(until) if until else None, {name: down for name, down in found.items() if down})
         self._has_begun = True
 
     async def _write_capacity(self, now: float) -> None:
