@@ -38,7 +38,7 @@ class Meter:
 
     last: tuple[Snapshot, Plan] | None = None
     state: Figures | None = None
-    at: int | None = None
+    at: int = 0
     sums: defaultdict[str, Figures] = field(default_factory=lambda: defaultdict(dict))
     batches: dict[str, tuple[str, Figures]] = field(default_factory=dict)
     downs: Mapping[str, tuple[float, float]] | None = None
@@ -57,19 +57,19 @@ class Meter:
     def _look(self) -> None:
         if self.last is not None and self.downs is not None:
             (snapshot, plan), self.last = self.last, None
-            if self.state is None and self.at is not None:
+            if self.state is None:
                 self._bridge(snapshot, plan)
             self._advance(int(snapshot.now))
             self.state = figures(snapshot, plan)
 
-    def begin(self, until: float | None, downs: Mapping[str, tuple[float, float]]) -> None:
-        """Before this life the sums were written until then, if they were; `downs`: when nodes were last down."""
-        self.at, self.downs = None if until is None else int(until), downs
+    def begin(self, at: float, downs: Mapping[str, tuple[float, float]]) -> None:
+        """Until then the sums were written before this life, or then it began; `downs`: when nodes were last down."""
+        self.at, self.downs = int(at), downs
 
     def _bridge(self, snapshot: Snapshot, plan: Plan) -> None:
         """What was before the first look counts as it is then, without the nodes that were down."""
         spans_of = {name: (int(began), int(ended)) for name, (began, ended) in (self.downs or {}).items()}
-        first, last = self.at or 0, int(snapshot.now)
+        first, last = self.at, int(snapshot.now)
         turns = sorted({turn for down in spans_of.values() for turn in down if first < turn < last})
         for start, end in pairwise((first, *turns, last)):
             down = frozenset(name for name, (began, ended) in spans_of.items() if began <= start and end <= ended)
@@ -79,13 +79,12 @@ class Meter:
     def _advance(self, now: int) -> None:
         """What held since counts until now. Until the first look it is not known."""
         if self.state is None:
-            self.at = now if self.at is None else self.at
             return
-        for day, start, end in spans(self.at, now) if self.at is not None else ():
+        for day, start, end in spans(self.at, now):
             for pool, each in self.state.items():
                 own = self.sums[day]
                 own[pool] = _sum(own.get(pool, PoolDay()), each, int(end - start))
-        self.at = now if self.at is None else max(now, self.at)
+        self.at = max(now, self.at)
 
     def since(self, now: float) -> Iterator[tuple[str, Make]]:
         """Each day with what makes a UsageDay's status of the one before. What is in it already is not added again."""
