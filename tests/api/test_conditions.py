@@ -170,7 +170,8 @@ def test_what_a_paused_workload_waits_for_is_named(resource: str, detail: str, h
         (
             Reason.DEPENDENCY_PENDING,
             {"blocking": ("ns/a", "ns/b"), "detail": "ns/a", "dependency": Dependency.CIRCULAR},
-            "it comes after a, which comes after b, which comes after it: none of them can start",
+            "it comes after a, which comes after b, which comes after it: none of them can start; "
+            "`fairway modify me --after none` lets it go first",
         ),
         (
             Reason.BUDGET_SPENT,

@@ -132,8 +132,10 @@ def kept_from(message: str) -> str:
 
 
 def holders(facts: Facts, workload: Workload, queues: Queues) -> list[str]:
-    """Who stands in its way, a clause; not who is the detail, which the head has told."""
+    """What stands in its way, a clause; not the detail, which the head has told."""
     blocking = [key for key in facts.blocking if key != facts.detail]
+    if facts.spending and blocking:
+        return [f"not ended, and counted in it: {names(blocking, workload, queues)}"]
     hold = "hold" if len(blocking) > 1 else "holds"
     # Where a place was named before; room that is missing in sum is missing nowhere in particular.
     is_named = facts.level or not (facts.census and nodes_words(facts.census, facts.level))
@@ -304,7 +306,8 @@ def _after(facts: Facts, workload: Workload) -> str:
             return "workloads that have not succeeded" + (f": {first}" if first else "")
         case Dependency.CIRCULAR:
             chain = ", which comes after ".join((first, *others, "it"))
-            return f"{chain}: none of them can start"
+            first = f"`fairway modify {_called(workload.key)} --after none` lets it go first"
+            return f"{chain}: none of them can start; {first}"
         case Dependency.MISSING if first.endswith((SUSPENDED, CANCELLED)):
             return first
         case Dependency.MISSING if ": say which" in first:

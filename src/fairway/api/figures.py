@@ -2,14 +2,14 @@
 
 from fairway.engine import ATTACHABLE, CPU, GPU, PODS
 
-from .quantities import MILLI, is_bytes
+from .quantities import MILLI, decimal, is_bytes
 from .scalars import BINARY
 
 
 def number(value: int, resource: str) -> str:
     """An amount in base units with its unit: `0.25`, `8`, `1.5 GiB`."""
     if resource in MILLI:
-        return f"{value / 1000:.15g}"
+        return decimal(value, resource)
     if is_bytes(resource):
         unit = next((unit for unit in BINARY if abs(value) >= BINARY[unit]), "")
         return f"{value / BINARY[unit]:.4g} {unit}B" if unit else count(value, "byte")

@@ -14,7 +14,7 @@ from .admit import admit, follow, hold, wait
 from .batch import Batch
 from .cycle import Attempt, Cycle
 from .elastic import grow
-from .eligibility import bound
+from .eligibility import commitments
 from .lifecycle import release, replace_lost
 from .model import Workload
 from .plan import Keep, Plan, Verdict, Wait
@@ -126,7 +126,8 @@ def plan_of(cycle: Cycle, lines: dict[str, PendingQueue]) -> Plan:
         elif key not in verdicts:
             verdicts[key] = keeps[key] = last.keeps.get(key) or Keep(key)
     last.waits, last.keeps, last.lines = waits, keeps, {} if started else passed
-    reserved = {name: bound(at, cycle) for name, at in cycle.tree.branches.items() if at.queue.budget is not None}
+    bounded = {name: at for name, at in cycle.tree.branches.items() if at.queue.budget is not None}
+    reserved = {name: sum(commitments(at, cycle).values()) for name, at in bounded.items()}
     shares, guaranteed = cycle.tree.shares(), cycle.tree.shares(attrgetter("guaranteed"))
     return Plan(tuple(verdicts.values()), shares, cycle.again_at, reserved, guaranteed)
 

@@ -382,6 +382,7 @@ class Ledger:
     users: tuple[tuple[str, Decayed], ...] = ()  # GPU·seconds
     budget_spent: float = 0.0  # GPU-seconds in the current period
     budget_since: float | None = None
+    uncharged: tuple[tuple[str, float], ...] = ()  # workload → GPU-seconds in `budget_spent` all the same
     evicted: tuple[tuple[str, Decayed], ...] = ()  # pool → milli-GPU in the token bucket, drained linearly
     runtimes: tuple[tuple[tuple[str, str], Sketch], ...] = ()  # (user, name) → runtimes; "" = wider group
     stretch: float = 2.0  # of the wait until p90, so that nine in ten start by then; as long as little was learned: 2

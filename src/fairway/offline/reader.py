@@ -27,7 +27,7 @@ from fairway.api.pods import Selected, Surroundings, foreign, gates, selectable,
 from fairway.api.quantities import Malformed, shown, time, within
 from fairway.api.types import WorkloadObject
 from fairway.api.volumes import Storage
-from fairway.api.workloads import Reading, fact, kept, recent
+from fairway.api.workloads import Reading, fact, kept, key_of, recent
 from fairway.engine import Ended, Node, Pod, Pool, Queue, Running, Workload, World, selects
 
 T = TypeVar("T", bound=Part)
@@ -121,8 +121,8 @@ def read(
     has_storage: bool = True,
 ) -> World:
     """The World of these objects, as they are written or decoded already; raises Malformed. `everything`: pods and jobs
-    count that are not managed. `is_live`: a workload with an ambiguous `after` waits instead of raising. Without
-    `has_storage` claims are not known, and count for nothing."""
+    count that are not managed. `is_live`: there is no queue that is not written, and a workload with an ambiguous
+    `after` waits instead of raising. Without `has_storage` claims are not known, and count for nothing."""
     said = [one if isinstance(one, Part) else cleaned(one) for one in manifests]
     cluster = Cluster()
     for one in said:
@@ -152,7 +152,7 @@ def read(
         now=now,
         nodes=nodes,
         pools=pools,
-        queues=_owing(_queues(cluster, around), cluster, goes_on, now),
+        queues=_owing(_queues(cluster, around, is_live), cluster, goes_on, now),
         pending=tuple(_gated(_after(one, aliases), cluster) for one in facts if isinstance(one, Workload)),
         running=tuple(waiting_for(one, running) for one in running),
         pods=(*_used(cluster, around, counted), *chain.from_iterable(frozen)),
@@ -243,21 +243,22 @@ def _nodes(cluster: Cluster) -> tuple[Node, ...]:
     )
 
 
-def _queues(cluster: Cluster, around: Surroundings) -> tuple[Queue, ...]:
-    """Those written, and `default`, which every cluster has."""
+def _queues(cluster: Cluster, around: Surroundings, is_live: bool) -> tuple[Queue, ...]:
+    """Those written, and `default`, which a controller makes as it starts."""
     found = cluster.each(types.QueueObject, lambda one: queues.queue(one, around))
-    return found if any(one.name == DEFAULT_QUEUE for one in found) else (*found, Queue(DEFAULT_QUEUE))
+    return found if is_live or any(one.name == DEFAULT_QUEUE for one in found) else (*found, Queue(DEFAULT_QUEUE))
 
 
 def _owing(found: Iterable[Queue], cluster: Cluster, goes_on: Set[str], now: float) -> tuple[Queue, ...]:
     """With what stopped, and is not charged yet, in their budgets."""
-    known = {one.name: one for one in found}
+    known, owed = {one.name: one for one in found}, defaultdict[str, dict[str, float]](dict)
     for said, names in queues.uncharged(cluster.all(WorkloadObject), cluster.all(types.QueueObject), goes_on):
         attained, days = said.status.attained, within("status.served.days", used_by_day, said.status)
         parts = queues.budgeted(cluster.all(types.QueueObject), said.spec.queue, attained, days)
-        for it in map(known.__getitem__, known.keys() & names):
-            known[it.name] = owing(it, it.counted(*parts[it.name], now), now=now)
-    return tuple(known.values())
+        for name in known.keys() & names:
+            if counts := known[name].counted(*parts[name], now):
+                owed[name][key_of(said.metadata)] = counts
+    return tuple(owing(one, owed[name], now=now) if name in owed else one for name, one in known.items())
 
 
 def _workloads(cluster: Cluster, *, everything: bool) -> dict[str, WorkloadObject]:
