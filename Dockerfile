@@ -2,6 +2,7 @@
 FROM python:3.13-slim AS build
 WORKDIR /build
 COPY pyproject.toml constraints.txt README.md ./
+COPY docs/start/runbook.md docs/start/
 COPY src src
 RUN python -m venv /opt/fairway \
  && /opt/fairway/bin/pip install --no-cache-dir --constraint constraints.txt .

@@ -130,7 +130,7 @@ async def queued(rounds: int) -> AsyncIterator[Figure]:
             yield figure(f"{name}, {count} queued", [cost.wall for cost in costs], "s", 0.7)
             yield figure(f"{name}, the command itself", [cost.cpu for cost in costs], "CPU s")
         yield _sound(it, "cycle", [await _cycle(it, at) for at in range(rounds)], "ms", 20)
-        await it.rest(0.02, IDLE_SECONDS + 15)  # longer than it is between two forecasts
+        await it.rest(0.01, IDLE_SECONDS + 15)  # longer than it is between two forecasts
         before = it.cpu()
         await asyncio.sleep(IDLE_SECONDS)
         yield _sound(it, "idle", [100 * (it.cpu() - before) / IDLE_SECONDS], "% of a core", 1)

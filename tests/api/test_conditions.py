@@ -170,7 +170,8 @@ def test_what_a_paused_workload_waits_for_is_named(resource: str, detail: str, h
         (
             Reason.DEPENDENCY_PENDING,
             {"blocking": ("ns/a", "ns/b"), "detail": "ns/a", "dependency": Dependency.CIRCULAR},
-            "it comes after a, which comes after b, which comes after it: none of them can start",
+            "it comes after a, which comes after b, which comes after it: none of them can start; "
+            "`fairway modify me --after none` lets it go first",
         ),
         (
             Reason.BUDGET_SPENT,
@@ -206,6 +207,7 @@ def test_every_reason_has_a_sentence_even_without_facts(why):
 
 CORDONED, TAINTED = Obstacle(Bar.CORDONED, "", 12), Obstacle(Bar.TAINT, str(Taint("gpu", "true")), 10)
 FULL = Obstacle(Bar.BUSY, GPU, 8, 4000, 2000)
+DISKS = "attachable-volumes-csi-disks.example.com"
 
 
 def nodes_said(*obstacles, nodes=30, **fields):
@@ -264,6 +266,15 @@ def test_every_obstacle_has_words(bar, about):
         (
             Obstacle(Bar.VOLUME, Expression("metadata.name", "In", ("n9",)), 1),
             "1 other than n9, which its spec.nodeName names",
+        ),
+        (
+            Obstacle(Bar.VOLUME, Expression("zone", "In", tuple("abcde")), 1),
+            "1 out of reach of its volume (zone in a, b, c and 2 more)",
+        ),
+        (Obstacle(Bar.BUSY, DISKS, 9, 1, 0), "9 attaching no more volumes of disks.example.com"),
+        (
+            Obstacle(Bar.BUSY, DISKS, 9, 2, 1),
+            "9 without 2 volume slots of disks.example.com free (largest free: 1)",
         ),
         (Obstacle(Bar.BUSY, "cpu", 1, 1000, 500), "1 without 1 CPU free (largest free: 0.5)"),
         (Obstacle(Bar.ANTI_AFFINITY, "kubernetes.io/hostname", 1), "1 ruled out by pod anti-affinity (node)"),

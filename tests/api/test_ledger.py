@@ -53,7 +53,7 @@ def test_what_was_used_before_its_period_does_not_count_in_a_budget() -> None:
     assert (first.budget_spent, first.budget_since) == (200.0, 8 * DAY)
     later = Queue("q", budget_period=7 * DAY, ledger=Ledger(budget_spent=9.0, budget_since=DAY))
     assert charge(later, used, now=8 * DAY, half_life=DAY).budget_spent == 50.0
-    assert owing(later, later.counted(*used.budget, 9 * DAY), now=9 * DAY).spent(9 * DAY)[0] == 50.0
+    assert owing(later, {"ns/a": later.counted(*used.budget, 9 * DAY)}, now=9 * DAY).spent(9 * DAY)[0] == 50.0
 
 
 def test_a_budget_counts_what_was_used_in_its_queue_or_below() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from fairway.api.decode import decode
 from fairway.api.nodes import node
-from fairway.api.objects import NodeObject, NodeTopologyObject
+from fairway.api.objects import CsiNodeObject, NodeObject, NodeTopologyObject
 from fairway.api.quantities import Malformed
 from fairway.engine.model import Device, Numa, Taint
 
@@ -27,6 +27,16 @@ def test_allocatable_is_what_it_offers_and_capacity_where_that_is_absent():
         "pods": 10,
     }
     assert dict(read(capacity={"cpu": "8"}).capacity) == {"cpu": 8000, "pods": 110}
+
+
+def test_it_attaches_as_many_volumes_as_its_csi_node_says():
+    drivers = [{"name": "disks", "allocatable": {"count": 3}}, {"name": "none", "allocatable": {"count": 0}}]
+    drivers += [{"name": "any", "allocatable": {}}, {"name": "files"}]
+    told = decode({"spec": {"drivers": drivers}}, CsiNodeObject)
+    said = decode({"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "1"}}}, NodeObject)
+    limits = {"attachable-volumes-csi-disks": 3, "attachable-volumes-csi-none": 0}
+    assert dict(node(said, None, told).capacity) == {"cpu": 1000, "pods": 110, **limits}
+    assert decode({"spec": {"drivers": None}}, CsiNodeObject).limits() == {}
 
 
 def test_readiness_is_what_its_condition_says():

@@ -1,18 +1,28 @@
 """What claims mean for placement."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from fairway.api.decode import decode
-from fairway.api.objects import ClaimObject, NodeObject, PodTemplate, StorageClassObject, VolumeObject
+from fairway.api.objects import (
+    ATTACHED,
+    CapacityObject,
+    ClaimObject,
+    CsiDriverObject,
+    NodeObject,
+    PodTemplate,
+    StorageClassObject,
+    VolumeObject,
+)
 from fairway.api.pods import Surroundings, pod_class
 from fairway.api.volumes import Storage, reaches
 from fairway.engine import Expression, PodClass, Term
 
 Thing = dict[str, Any]
 LOCAL: Thing = {"volumeBindingMode": "WaitForFirstConsumer", "provisioner": "kubernetes.io/no-provisioner"}
-MADE: Thing = {"volumeBindingMode": "WaitForFirstConsumer", "provisioner": "example.com/disks"}
+MADE: Thing = {"volumeBindingMode": "WaitForFirstConsumer", "provisioner": "disks"}
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 ZONES = (ZONE, REGION, "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region")
 OUTSIDE = Term(tuple(Expression(key, "DoesNotExist") for key in ZONES))
@@ -37,11 +47,18 @@ def storage(claims: Thing, volumes: Thing | None = None, **classes: Thing) -> St
     )
 
 
-def read(known: Storage | None, *volumes: Thing, name: str = "") -> PodClass:
-    """A pod that uses claim `c`, or these volumes."""
+def measured(known: Storage, *said: Thing) -> Storage:
+    """With a driver that measures its storage, and the capacities of class made that it reports."""
+    driver = decode({"metadata": {"name": "disks"}, "spec": {"storageCapacity": True}}, CsiDriverObject)
+    told = [decode({"storageClassName": "made", **one}, CapacityObject) for one in said]
+    return replace(known, drivers={"disks": driver}, capacities={str(at): one for at, one in enumerate(told)})
+
+
+def read(known: Storage | None, *volumes: Thing, name: str = "", limited: tuple[str, ...] = ()) -> PodClass:
+    """A pod that uses claim `c`, or these volumes; some node limits the volumes of these drivers."""
     said = list(volumes) or [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
     template = decode({"metadata": {"name": name}, "spec": {"volumes": said}}, PodTemplate)
-    return pod_class(template, "ns", Surroundings(known))
+    return pod_class(template, "ns", Surroundings(known, limited=frozenset(ATTACHED + one for one in limited)))
 
 
 def at(*zones: str, **said: Any) -> Thing:
@@ -137,6 +154,69 @@ def test_a_claim_that_a_pod_makes_for_itself_is_named_after_it_and_read_from_the
     assert read(known, inline, name="p").volumes == ((in_zone("b"),),)
     assert read(known, inline, name="q").unready == (("ClaimMissing", "q-scratch"),)
     assert read(known, inline).volumes == ((in_zone("a"), in_zone("b")),)
+
+
+def test_each_claim_is_a_volume_of_its_driver_where_some_node_limits_that():
+    claims = {"c": {"volumeName": "v"}, "d": {"volumeName": "w"}, "e": {**ASKS, "storageClassName": "made"}}
+    known = storage(claims, {"v": at(csi={"driver": "disks"}), "w": at(csi={"driver": "files"})}, made=MADE)
+    uses = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in (*claims, "none")]
+    twice = {"name": "again", "persistentVolumeClaim": {"claimName": "c"}}
+    inline = {"name": "own", "ephemeral": {"volumeClaimTemplate": {"spec": claims["e"]}}}
+    assert read(known, *uses, twice, inline, limited=("disks",)).attaches == ((f"{ATTACHED}disks", 3),)
+    assert read(known, *uses).attaches == ()
+
+
+def test_a_claim_that_is_being_deleted_is_attached_yet():
+    gone = {"spec": {"volumeName": "v"}, "metadata": {"deletionTimestamp": "2026-11-21T12:00:00Z"}}
+    found = read(storage({"c": gone}, {"v": at(csi={"driver": "disks"})}), limited=("disks",))
+    assert (found.attaches, found.unready) == (((f"{ATTACHED}disks", 1),), (("ClaimMissing", "c"),))
+
+
+def on(labels: Thing, capacity: str = "1Gi", **more: Any) -> Thing:
+    return {"nodeTopology": {"matchLabels": labels}, "capacity": capacity, **more}
+
+
+@pytest.mark.parametrize(
+    ("said", "where"),
+    [
+        ([on({"zone": "a"}), on({"zone": "b"}, "2Gi"), on({"zone": "c"}, "1023Mi")], (in_zone("a", "b"),)),
+        ([on({"zone": "a"}, maximumVolumeSize="1Mi"), on({"zone": "b"}, maximumVolumeSize="1Gi")], (in_zone("b"),)),
+        ([on({"zone": "a"}), on({}), on({"zone": "b"}, storageClassName="other")], None),
+        (
+            [on({"zone": "a"}), on({"row": "x", "zone": "b"})],
+            (Term((Expression("row", "In", ("x",)), Expression("zone", "In", ("b",)))), in_zone("a")),
+        ),
+    ],
+)  # fmt: skip
+def test_a_volume_is_made_where_its_driver_has_room_for_it(said, where):
+    found = read(measured(storage({"c": {**ASKS, "storageClassName": "made"}}, made=MADE), *said))
+    assert (found.volumes, found.unready) == (() if where is None else (where,), ())
+
+
+def test_a_volume_is_made_where_both_its_class_and_the_room_for_it_allow():
+    labels = [{"matchLabelExpressions": [{"key": "row", "values": [one]}]} for one in "xy"]
+    known = storage({"c": {**ASKS, "storageClassName": "made"}}, made={**MADE, "allowedTopologies": labels})
+    rows = [Term((Expression("row", "In", (one,)), *in_zone("a").expressions)) for one in "xy"]
+    assert read(measured(known, on({"zone": "a"}))).volumes == (tuple(rows),)
+
+
+def test_what_no_storage_is_large_enough_for_is_told_with_figures():
+    known = storage({"c": {**ASKS, "storageClassName": "made"}}, made=MADE)
+    full = measured(known, on({"zone": "a"}, "512Mi"), {"capacity": "1Ti"})
+    assert read(full).unready == (
+        ("ClaimUnbound", "c, which asks for 1 GiB; class made has room for 512 MiB at most"),
+    )
+    assert read(measured(known)).unready[0][1].endswith("for 0 bytes at most")
+    free = replace(full, volumes=storage({}, {"v": at("b", storageClassName="made")}).volumes)
+    assert read(free).volumes == ((in_zone("b"),),)
+
+
+def test_of_any_size_is_what_says_none_or_has_a_node_already_or_a_driver_that_does_not_measure():
+    asks, there = {**ASKS, "storageClassName": "made"}, {"volume.kubernetes.io/selected-node": "n1"}
+    assert read(measured(storage({"c": {"storageClassName": "made"}}, made=MADE))).unready == ()
+    assert read(measured(storage({"c": {"spec": asks, "metadata": {"annotations": there}}}, made=MADE))).unready == ()
+    assert read(measured(storage({"c": asks}, made={**MADE, "provisioner": "files"}))).unready == ()
+    assert read(measured(storage({"c": asks}, made={"provisioner": "disks"}))).unready == (("ClaimUnbound", "c"),)
 
 
 def test_without_knowledge_of_storage_claims_do_not_bind():

@@ -123,3 +123,9 @@ def test_torchrun_finds_the_defaults_of_its_options(machine: Machine, options: l
 ])  # fmt: skip
 def test_what_cannot_be_elastic_is_refused(machine: Machine, options: str, said: str) -> None:
     assert machine.run("submit", *options.split(), "--", "true", status=2) == f"fairway: {said}\n"
+
+
+def test_a_queue_is_opened_to_a_group_on_a_machine_without_gpus(machine: Machine) -> None:
+    said = machine.run("team", "add", "root", "--queue", "plain")
+    assert said == "root: queue plain, 0 GPUs guaranteed; its members have it from their first command on\n"
+    assert "4 GPUs guaranteed" in machine.run("team", "add", "root", "--queue", "plain", "--gpus", "4")

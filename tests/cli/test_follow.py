@@ -1,10 +1,11 @@
 """`submit --follow` on a real cluster: its exit code is the program's, and Ctrl-C leaves the job alone."""
 
+import json
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -19,9 +20,9 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     machine.run("down")
 
 
-def follower(machine: Machine, *words: str) -> subprocess.Popen[str]:
-    """A `submit --follow`, whose output is read as it comes."""
-    program = [sys.executable, "-m", "fairway.cli.main", "submit", "--follow", *words]
+def follower(machine: Machine, *words: str, command: Sequence[str] = ("submit", "--follow")) -> subprocess.Popen[str]:
+    """A command whose output is read as it comes."""
+    program = [sys.executable, "-m", "fairway.cli.main", *command, *words]
     return subprocess.Popen(program, env=machine.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                             text=True, cwd=machine.folder, preexec_fn=heeds_ctrl_c)  # fmt: skip
 
@@ -59,6 +60,21 @@ def test_who_follows_is_told_once_why_nothing_runs_yet(machine: Machine) -> None
     machine.run("cancel", "hog")
     assert one.wait(timeout=60) == 0 and one.stdout.read() == "ran\n"
     assert "waits" not in one.stderr.read()
+
+
+def test_who_follows_is_told_what_keeps_a_pod_from_starting(machine: Machine) -> None:
+    env = [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "later", "key": "word"}}}]
+    main = {"name": "main", "image": "none", "command": ["sh", "-c", 'echo "$KEY"'], "env": env}
+    template = {"spec": {"restartPolicy": "Never", "containers": [main]}}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "keyed"}, "spec": {"template": template}}
+    (machine.folder / "keyed.yaml").write_text(json.dumps(job))
+    machine.run("submit", "-f", "keyed.yaml")
+    one = follower(machine, "keyed", command=("logs", "-f"))
+    assert one.stdout is not None and one.stderr is not None
+    told = one.stderr.readline()
+    assert re.match(r"== keyed does not start: CreateContainerConfigError: .*later", told), told
+    machine.kubectl("create", "secret", "generic", "later", "--from-literal=word=found")
+    assert one.wait(timeout=60) == 0 and one.stdout.read() == "found\n"
 
 
 def test_ctrl_c_of_a_follower_says_that_what_waits_goes_on_waiting(machine: Machine) -> None:

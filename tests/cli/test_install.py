@@ -1,5 +1,6 @@
 """What `fairway install` prints: the kustomize base, changed by its options alone."""
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -60,7 +61,7 @@ def test_the_page_has_no_right_to_write() -> None:
 
 
 def test_every_alert_is_on_the_page() -> None:
-    rules, = of_kind(printed("--monitoring"), "PrometheusRule")
+    (rules,) = of_kind(printed("--monitoring"), "PrometheusRule")
     page = (DEPLOY.parent / "docs" / "start" / "install-on-a-cluster.md").read_text()
     assert [it["alert"] for it in rules["spec"]["groups"][0]["rules"] if f"| `{it['alert']}` |" not in page] == []
 
@@ -75,7 +76,7 @@ def test_kustomize_builds_the_same_objects() -> None:
 def test_another_namespace_stands_wherever_the_first_stood() -> None:
     text = CliRunner().invoke(cli, ["install", "-n", "scheduling"]).stdout
     assert "fairway-system" not in text
-    settings, = of_kind(list(yaml.safe_load_all(text)), "ConfigMap")
+    (settings,) = of_kind(list(yaml.safe_load_all(text)), "ConfigMap")
     assert yaml.safe_load(settings["data"]["settings.yaml"])["namespace"] == "scheduling"
 
 
@@ -83,11 +84,14 @@ def test_the_image_and_the_settings_are_those_that_were_given(tmp_path: Path) ->
     file = tmp_path / "settings.yaml"
     file.write_text("policy: easy\n")
     things = printed("--image", "registry.example.com/fairway:2", "--config", str(file))
-    deployment, = of_kind(things, "Deployment")
-    settings, = of_kind(things, "ConfigMap")
+    (deployment,) = of_kind(things, "Deployment")
+    (settings,) = of_kind(things, "ConfigMap")
     assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == "registry.example.com/fairway:2"
     assert yaml.safe_load(settings["data"]["settings.yaml"]) == {
-        "policy": "easy", "metricsPort": 8080, "namespace": "fairway-system"}
+        "policy": "easy",
+        "metricsPort": 8080,
+        "namespace": "fairway-system",
+    }
 
 
 def test_other_settings_change_the_pods_so_that_they_are_rolled(tmp_path: Path) -> None:
@@ -112,12 +116,31 @@ def test_what_cannot_be_is_refused_with_the_option_and_what_is_allowed(tmp_path:
 
 
 def test_the_controller_runs_under_restricted_pod_security() -> None:
-    deployment, = of_kind(base(), "Deployment")
+    (deployment,) = of_kind(base(), "Deployment")
     pod = deployment["spec"]["template"]["spec"]
-    container, = pod["containers"]
+    (container,) = pod["containers"]
     assert pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["runAsUser"] > 0
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert container["securityContext"] == {
-        "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
     assert {"livenessProbe", "readinessProbe", "resources"} <= container.keys()
     assert deployment["spec"]["replicas"] == 2
+
+
+def test_the_image_is_built_from_files_that_are_sent_to_its_builder(tmp_path: Path) -> None:
+    """A link that leads out of what the Dockerfile copies ends the build."""
+    root = DEPLOY.resolve().parents[2]
+    sent = [line[1:] for line in (root / ".dockerignore").read_text().split() if line.startswith("!")]
+    lines = [line.split()[1:] for line in (root / "Dockerfile").read_text().splitlines() if line.startswith("COPY ")]
+    copied = {source: target for *sources, target in lines for source in sources if "--from=" not in sources[0]}
+    assert sorted(copied) == sorted(sent)
+    for source, target in copied.items():
+        is_folder = (root / source).is_dir()
+        place = tmp_path / target / ("" if is_folder else Path(source).name)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(root / source, place, symlinks=True) if is_folder else shutil.copy(root / source, place)
+    assert not [path for path in tmp_path.rglob("*") if not path.exists()]
+    assert (tmp_path / "src/fairway/web/runbook.md").read_text() == (root / "docs/start/runbook.md").read_text()

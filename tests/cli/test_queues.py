@@ -13,7 +13,7 @@ from fairway.api.usage import Day, Told, usage
 from fairway.cli.listing import Listed
 from fairway.cli.nodes import _node_line, users
 from fairway.cli.output import clock_time, seconds
-from fairway.cli.queues import Held, print_queues, queue_lines, tallies
+from fairway.cli.queues import Held, Tally, print_queues, queue_lines, tallies
 from fairway.cli.usage import _csv as as_csv
 from fairway.cli.usage import _print as print_usage
 
@@ -57,9 +57,16 @@ def test_parents_in_a_circle_are_counted_once() -> None:
 def test_a_queue_shows_what_it_borrows_and_what_nobody_governs() -> None:
     live = tallies({"nlp": ""}, [held("a", "nlp", "3", {"n1": 2}), held("b", "nlp", "1")])["nlp"]
     governed = {"metadata": {"name": "nlp"}, "spec": {"quotas": [{"pool": "*", "guaranteed": {GPU: 4}}]}}
-    assert queue_lines(governed, live) == [["nlp", None, 1, 1, GPU, 4, None, "", "6", "2", "2"]]
+    assert queue_lines(governed, live) == [["nlp", None, 1, 1, GPU, "4", "", "", "6", "2", "2"]]
     free = {"metadata": {"name": "nlp"}, "spec": {}}
     assert queue_lines(free, live) == [["nlp", None, 1, 1, GPU, "", "", "", "6", "", "2"]]
+
+
+def test_a_part_of_a_gpu_is_shown_in_one_form() -> None:
+    quotas = [{"pool": "*", "guaranteed": {GPU: "500m"}, "limit": {GPU: 1.5}}]
+    part = {"metadata": {"name": "q"}, "spec": {"quotas": quotas}, "status": {"share": {"*": {GPU: "500m"}}}}
+    live = Tally(1, 1, Counter({("default", GPU): 750}), Counter({GPU: 250}))
+    assert queue_lines(part, live)[0][4:] == [GPU, "0.5", "1.5", "0.5", "0.75", "0.25", "0.25"]
 
 
 @pytest.mark.parametrize(("pending", "told"), [(0, "SHARE is as of the last minute, all else as of now\n"), (1, "")])

@@ -157,6 +157,22 @@ def test_a_waiting_job_moves_to_another_queue_and_a_running_one_is_told_how(mach
     machine.run("cancel", "holds", "moves")
 
 
+def test_a_job_moves_to_no_queue_in_which_it_could_never_start(machine: Machine) -> None:
+    small = {"quotas": [{"limit": {"nvidia.com/gpu": "500m"}}], "timeLimit": {"max": "1h"}, "pools": ["default"]}
+    (machine.folder / "queue.json").write_text(json.dumps(queue("small", small)))
+    machine.kubectl("apply", "-f", str(machine.folder / "queue.json"))
+    submit(machine, "large", "true", "--gpus", "9", "--time-limit", "2h", "--wait-anyway")
+    machine.until("large", "Pending")
+    move = "modify", "large", "--queue", "small"
+    assert machine.run(*move, status=1) == "fairway: --time-limit: queue small allows at most 1h\n"
+    said = machine.run(*move, "--time-limit", "30m", status=1)
+    assert said.startswith("fairway: --gpus: needs 9 GPUs; queue small may hold at most 0.5 GPU; "), said
+    assert spec(machine, "large")["queue"] == "default"
+    machine.run(*move, "--time-limit", "30m", "--wait-anyway")
+    machine.run("cancel", "large")
+    machine.kubectl("delete", "fq", "small")
+
+
 def test_priority_limit_and_order_are_changed_by_annotations_and_none_takes_them_back(machine: Machine) -> None:
     high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9}
     (machine.folder / "high.json").write_text(json.dumps(high))

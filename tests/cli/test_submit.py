@@ -220,6 +220,10 @@ def test_an_empty_name_and_a_file_beside_a_program_are_refused(machine: Machine,
     assert said.startswith(f"fairway: {told}") and said.count("\n") == 1
 
 
+def test_an_empty_name_of_a_session_is_refused(machine: Machine) -> None:
+    assert machine.run("shell", "--name", "", status=2).startswith("fairway: --name: '' is no name for a job")
+
+
 def test_a_folder_that_was_deleted_is_told(machine: Machine) -> None:
     script = f'mkdir gone && cd gone && rmdir ../gone && exec "{sys.executable}" -m fairway submit -- true'
     found = subprocess.run(

@@ -31,7 +31,7 @@ from fairway.api.types import (
     WorkloadStatus,
 )
 from fairway.clock import Clock, VirtualClock
-from fairway.controllers.happening import Happening, failed_at, happened, happened_since, pod_failed
+from fairway.controllers.happening import Happening, failed_at, happened, happened_since, late, pod_failed
 from fairway.controllers.journal import MOST_LINES, Journal, Lines, line
 from fairway.controllers.status import since
 
@@ -75,6 +75,26 @@ def test_each_step_of_a_life_is_one_line() -> None:
         f"{at} admitted workload=ml/job-a queue=nlp attempt=2\n",
         f'{at} failed workload=ml/job-a reason=ExitCode3 message="failed: exit code 3" runtime=123.0s\n',
     ]
+
+
+def test_what_happened_while_no_controller_led_is_written_in_its_order(caplog: pytest.LogCaptureFixture) -> None:
+    clock, text = VirtualClock(1000.0), list[str]()
+    caplog.set_level(logging.INFO)
+
+    async def story() -> None:
+        journal = Journal(clock, text.append)
+        journal.note(Happening("leading", ""))
+        task = asyncio.create_task(journal.run())
+        for key, at in (("ml/b", 900.0), ("ml/a", 800.0), ("ml/c", 850.0)):
+            journal.note(late(Happening("finished", key), at))
+            await clock.sleep(0.1)
+        journal.note(Happening("submitted", "ml/d"))
+        await clock.sleep(2)
+        task.cancel()
+
+    clock.run(story())
+    told = [line.split("workload=")[1].split()[0] for line in "".join(text).splitlines()[1:]]
+    assert told == ["ml/d", "ml/a", "ml/c", "ml/b"]
 
 
 def test_what_happened_while_no_controller_led_is_read_off_the_object() -> None:

@@ -1,12 +1,14 @@
 """What /metrics says."""
 
 import asyncio
+from dataclasses import replace
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from fairway.controllers.metrics import Metrics
 from fairway.engine import (
     Admission,
+    Expression,
     Fault,
     Node,
     NodeShare,
@@ -14,6 +16,7 @@ from fairway.engine import (
     PodClass,
     PodSet,
     PodSetPlacement,
+    Pool,
     Reason,
     Running,
     Wait,
@@ -58,6 +61,16 @@ def test_gauges_are_what_the_last_cycle_saw() -> None:
     assert said["fairway_fragmentation", "default"] == 3 / 7
     metrics.show(snapshot, Plan(), {})
     assert ("fairway_pending_workloads", "q", "NoRoom") not in samples(metrics)
+
+
+def test_what_nothing_limits_has_no_capacity() -> None:
+    metrics, name = Metrics(), "attachable-volumes-csi-disks"
+    limited, free = Node("n1", capacity=amounts({name: 3})), Node("n2")
+    pools = tuple(Pool(one, (Expression("metadata.name", "In", (one,)),)) for one in ("n1", "n2"))
+    labelled = (replace(one, labels=(("metadata.name", one.name),)) for one in (limited, free))
+    metrics.show(snapshot_of(World(nodes=tuple(labelled), pools=pools)), Plan(), {})
+    found = {key[1] for key in samples(metrics) if key[0] == "fairway_capacity" and key[2] == name}
+    assert found == {"n1"}
 
 
 def test_refused_items_and_requests_are_counted() -> None:

@@ -1,11 +1,13 @@
 """Why nothing fits, and the figures that say so."""
 
+from dataclasses import replace
+
 import numpy as np
 from builders import job, node, pod, runs
 from places import draft_of, has, other, within
 
 from fairway.engine.explain import explain
-from fairway.engine.model import Expression, PodClass, PodSet, Pool, amounts
+from fairway.engine.model import ATTACHABLE, Expression, PodClass, PodSet, Pool, amounts
 from fairway.engine.place import Ask, place
 from fairway.engine.plan import Facts, Reason
 
@@ -72,6 +74,19 @@ def test_a_pool_that_may_grow_is_not_too_small_for_ever():
     assert explain(draft, Ask(thing, (3,)), ("default",))[0] == Reason.NO_ROOM
     more = job("b", gpus=8, count=4)
     assert explain(draft, Ask(more, (4,)), ("default",))[0] == Reason.NEVER_FITS
+
+
+def test_a_node_that_limits_no_volumes_attaches_any_number_and_so_does_one_to_come():
+    name = f"{ATTACHABLE}csi-disks"
+    full = node("n1", 8)
+    full = replace(full, capacity=amounts(dict(full.capacity) | {name: 1}))
+    two = job("a", gpus=1, pod={"attaches": ((name, 2),)})
+    reason, facts = why(two, full)
+    assert (reason, facts.resource, facts.most_free) == (Reason.NEVER_FITS, name, 1)
+    draft = draft_of(full, two, pools=(Pool("default", max_nodes=2, shape=amounts({"nvidia.com/gpu": 8000})),))
+    assert explain(draft, Ask(two, (1,)), ("default",))[0] == Reason.NO_ROOM
+    (placed,) = place(draft_of(full, node("n2", 8), two), Ask(two, (1,)), "default") or ()
+    assert placed.nodes[0].node == "n2"
 
 
 def test_an_unknown_level_comes_first():

@@ -4,7 +4,19 @@ from dataclasses import replace
 
 from builders import GIB, job, judged, node, plan_of, pod, queue, runs, verdicts
 
-from fairway.engine.model import MEMORY, Admission, Pause, Pod, PodSet, Quota, Running, Share, Workload
+from fairway.engine.model import (
+    MEMORY,
+    Admission,
+    Amounts,
+    Pause,
+    Pod,
+    PodSet,
+    Quota,
+    Running,
+    Share,
+    Workload,
+    amounts,
+)
 from fairway.engine.plan import Admit, Cause, Evict, Wait
 from fairway.engine.resources import frozen, thawed
 
@@ -12,9 +24,9 @@ PAUSES = queue("q", pauses=True)
 AT_MOST_400 = Quota("*", limit=((MEMORY, Share(400 * GIB)),))
 
 
-def trainer(name: str, memory: int, **fields: object) -> Workload:
+def trainer(name: str, memory: int, *, attaches: Amounts = (), **fields: object) -> Workload:
     """A pod of one GPU and so many GiB."""
-    of_pod = replace(pod(1), requests=tuple(sorted((*pod(1).requests, (MEMORY, memory * GIB)))))
+    of_pod = replace(pod(1, attaches=attaches), requests=tuple(sorted((*pod(1).requests, (MEMORY, memory * GIB)))))
     return job(name, podsets=(PodSet("main", 1, 1, of_pod),), **fields)
 
 
@@ -73,6 +85,15 @@ def test_a_paused_workload_starts_where_it_was_with_the_same_devices_in_the_memo
     one, held = paused("a", 300, device=1)
     plan = plan_of(node("n1", 2, can_pause=True), node("n0", 2), PAUSES, one, held)
     assert plan.verdicts == (Admit("ns/a", one.paused or Admission("", ())),)
+
+
+def test_a_paused_workload_holds_its_volumes_and_resumes_with_them() -> None:
+    name = "attachable-volumes-csi-disks"
+    only, volume = able(), ((name, 1),)
+    only = replace(only, capacity=amounts(dict(only.capacity) | {name: 1}))
+    one, held = paused("a", 300, attaches=volume)
+    assert judged(only, PAUSES, held, trainer("b", 1, attaches=volume))["b"] == "NoRoom"
+    assert judged(only, PAUSES, held, one)["a"] == "n1"
 
 
 def test_a_paused_workload_waits_for_its_own_device_though_another_is_free() -> None:

@@ -6,7 +6,7 @@ import pytest
 from builders import NOW, job, node, plan_of, queue, runs, verdicts, world
 
 from fairway.engine import Admit, Facts, PodSet, Policy, Snapshot, Topology, Wait, World, decide, snapshot_of
-from fairway.engine.model import GPU, Expression, Pool, Reservation, amounts
+from fairway.engine.model import GPU, Expression, Ledger, Pool, Reservation, amounts
 from fairway.outlook import what_if
 from fairway.outlook.whatif import WhatIf
 
@@ -105,6 +105,16 @@ def test_who_holds_a_budget_is_in_a_queue_that_it_covers() -> None:
     cluster = (node("n1", 2), queue("p", budget=2 * HOUR), queue("q", parent="p"), queue("r", parent="p"), queue("s"))
     busy = [runs(job(name, of, 1, time_limit=HOUR), "n1") for name, of in (("x", "r"), ("y", "s"))]
     assert told(*cluster, *busy, job("a", gpus=2, time_limit=HOUR)).blocking == ("ns/x",)
+
+
+def test_of_a_budget_all_are_named_that_count_in_it_and_are_not_charged() -> None:
+    ledger = Ledger(budget_spent=HOUR, budget_since=NOW, uncharged=(("ns/off", HOUR / 2),))
+    waits = job("again", gpus=9, attained=HOUR / 2, time_limit=HOUR)
+    ours = job("a", gpus=1, attained=60, time_limit=HOUR)
+    cluster = (node("n1", 2), queue("q", budget=2 * HOUR, ledger=ledger), runs(job("cpu", gpus=0), "n1"), waits, ours)
+    found = told(*cluster)
+    assert found.blocking == ("ns/again", "ns/off")
+    assert found.spending and found.spending[1:3] == (HOUR / 2, HOUR + 60)
 
 
 def test_nothing_is_told_where_nothing_helps() -> None:

@@ -24,7 +24,7 @@ from fairway.kube.kinds import Ref, Selection
 from fairway.node.container import Attempt, inspect, stop_all
 from fairway.node.execute import Order
 from fairway.node.pause.cuda import Cuda, CudaError
-from fairway.node.pause.disk import DiskError, can_save, criu, dump
+from fairway.node.pause.disk import MARK, DiskError, _terminal, can_save, criu, dump
 from fairway.node.pause.freezer import Freezer, children
 from fairway.node.pause.gang import next_step
 from fairway.node.pause.stand import LOCKED, RUNNING, SAVED, STILL, Stand, ask, stand_of
@@ -322,6 +322,21 @@ async def test_a_pod_in_which_a_terminal_is_open_stays_in_memory_and_the_termina
     await terminal.write(b"line\n")
     assert [text async for _, text in terminal.output()] and terminal.code == 0
     assert await counted_on(box, attempt) >= 0
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root starts processes of other users")
+def test_a_terminal_of_another_user_keeps_no_program_in_memory(tmp_path: Path) -> None:
+    ours, theirs = os.openpty()
+    words, env = ["setsid", "--ctty", "sh", "-c", "echo; sleep 100"], {**os.environ, MARK: f"{tmp_path}/x"}
+    with subprocess.Popen(words, user=65534, env=env, stdin=theirs, stdout=theirs) as terminal:
+        with subprocess.Popen(["sleep", "100"], user=65534) as own, subprocess.Popen(["sleep", "100"]) as other:
+            assert os.read(ours, 9) and _terminal(tmp_path, {own.pid}) in tree(tmp_path / "x")
+            assert _terminal(tmp_path, {other.pid}) == 0
+            for each in (own, other):
+                each.kill()
+        for pid in tree(tmp_path / "x"):
+            os.kill(pid, 9)
+        terminal.kill()
 
 
 @needs_criu

@@ -207,7 +207,7 @@ def as_controller(transport: Transport) -> Transport:
 KINDS = {
     kind.name: kind
     for kind in (kinds.JOBS, kinds.PODS, kinds.NODES, kinds.QUEUES, kinds.NODE_POOLS, kinds.PRIORITY_CLASSES,
-                 kinds.NAMESPACES, kinds.RESERVATIONS, kinds.CLAIMS, kinds.VOLUMES, kinds.STORAGE_CLASSES)
+                 kinds.NAMESPACES, kinds.RESERVATIONS, *kinds.STORAGE, *kinds.CSI)
 }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from faults import Faults, kill_and_start
 from simworld import Thing, World, cluster, job, node, pod, priority
 
 from fairway.api.quantities import time as seconds
+from fairway.api.quantities import time_text
 from fairway.api.usage import Day, usage
 from fairway.cli.usage import _csv as as_csv
 from fairway.clock import VirtualClock, seeded
@@ -205,10 +206,28 @@ def test_capacity_is_all_accounted_for() -> None:
     assert abs(pool.draining - 4 * 5800 * 1000) < 3_100_000 and pool.others == 0 and pool.free > 0
 
 
+@pytest.mark.parametrize("gap", [1000, 3 * 86_400])
+def test_capacity_counts_through_a_crash_but_for_nodes_that_were_down(gap: int) -> None:
+    async def story(world: World) -> list[Thing]:
+        await world.clock.sleep(100)  # less than until the first full ten minutes
+        await world.crash()
+        went, back = world.clock.now() + 200, world.clock.now() + 500
+        note = {"fairway.dev/went-down": f"{time_text(went)}/{time_text(back)}"}
+        await world.client.patch(Ref(kinds.NODES, "n2"), {"metadata": {"annotations": note}})
+        await world.clock.sleep(gap)
+        world.start()
+        await world.clock.sleep(30)
+        return [one for name, one in (await days(world)).items() if "." not in name]
+
+    found = play(story, node("n1", gpus=4), node("n2", gpus=4))
+    capacity = sum(one["pools"]["default"]["capacity"] for one in found) / 1000
+    assert abs(capacity - (8 * (100 + gap) - 4 * 300)) < 8 * 32
+
+
 @dataclass(slots=True)
 class Observer:
     """Adds up what workloads hold from what the server commits, in a way of its own: each attempt is a list of times
-    and GPUs, from the pods of its admission, and ends once."""
+    and GPUs, from the pods of its admission, and ends once; none whose room was taken before any of its pods came."""
 
     world: World
     steps: dict[tuple[str, int], list[tuple[float, float]]] = field(default_factory=dict)
@@ -237,6 +256,8 @@ class Observer:
                 steps.append((seconds(status["served"]["until"]), _gpus(said)))
         elif ends:
             self.ends.setdefault(key, ends)
+            if status.get("reason") == "RoomTaken" and not status.get("served"):
+                self.steps.pop(key, None)
 
     def totals(self) -> Counter[str]:
         """GPU-seconds by name."""
@@ -410,6 +431,7 @@ def test_a_budget_counts_what_stopped_before_its_queue_is_charged(end: str) -> N
     said, own = play(story, node("n1", gpus=2))
     counted = own["budgetReserved"] + own.get("budgetSpent", {}).get("gpuHours", 0.0)
     assert said["reason"] == "BudgetSpent" and 0.79 < counted < 0.9
+    assert said["message"].endswith("not ended, and counted in it: a") == (end == "suspended")
 
 
 def test_a_budget_is_charged_what_was_used_in_its_queue_though_it_moved_and_ended_elsewhere() -> None:

@@ -3,18 +3,38 @@
 import re
 from typing import Any
 
+import pytest
 from simworld import World, job, node, priority
 from test_life import START, play
 
 from fairway.api.quantities import time
 from fairway.cli.whatif import dry_run, explained, would_help
 from fairway.kube import kinds
+from fairway.kube.client import Client
 from fairway.kube.kinds import Ref, Selection
+from fairway.kube.transport import Request, Response
 from fairway.settings import Settings
 
 
 async def asked(world: World, **said: Any) -> list[str]:
     return (await dry_run(world.client, job("new", **said), "default"))[1]
+
+
+@pytest.mark.parametrize(
+    ("hidden", "answer"),
+    [("csi", "would wait: ClaimMissing"), ("persistentvolumes", "would start now on n1 (1 pod) of pool default")],
+)
+def test_of_claims_it_knows_what_its_user_may_list(hidden: str, answer: str) -> None:
+    async def story(world: World) -> list[str]:
+        async def way(request: Request) -> Response:
+            if f"/{hidden}" in request.path:
+                return Response(403, {}, b'{"kind": "Status", "reason": "Forbidden", "message": "no"}')
+            return await world.server.handle(request)
+
+        using = job("new", pod={"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "none"}}]})
+        return (await dry_run(Client(way, world.clock, world.chance), using, "default"))[1]
+
+    assert play(story, node("n1", cpu=2))[0].startswith(answer)
 
 
 def test_it_says_where_a_job_would_start_now_and_makes_nothing() -> None:
@@ -169,6 +189,18 @@ def test_what_waits_for_victims_is_said_to_start_when_they_have_stopped() -> Non
         return await would_help(world.client, "default/job-urgent", is_foretold=False)
 
     assert play(story, node("n1", cpu=2)) == ["forecast: starts as soon as what is evicted for it has stopped"]
+
+
+def test_where_the_default_queue_was_deleted_nothing_would_start_in_it() -> None:
+    async def story(world: World) -> list[str]:
+        async def has_default() -> bool:
+            return "default" in {it["metadata"]["name"] for it in await world.client.list(Selection(kinds.QUEUES))}
+
+        await world.until(has_default)
+        await world.client.delete(Ref(kinds.QUEUES, "default"))
+        return await asked(world)
+
+    assert play(story, node("n1", cpu=2))[0] == "would wait: QueueNotFound: there is no queue default"
 
 
 def test_it_says_what_would_help_a_job_for_which_no_workload_stands_yet() -> None:

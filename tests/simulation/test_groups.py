@@ -1,5 +1,6 @@
 """Groups of bare pods that have a pod too many, lost one, or are modified."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -7,8 +8,10 @@ from simworld import Thing, World, is_true, names, node, pod
 from test_life import play
 
 from fairway.cli import act
+from fairway.cli.main import Problem
 from fairway.cli.modify import _change
 from fairway.cli.replicas import find
+from fairway.cli.show import _late
 from fairway.kube import kinds
 from fairway.kube.kinds import Ref, Selection
 
@@ -24,11 +27,24 @@ async def get(world: World, index: int) -> Thing:
     return await world.client.get(Ref(kinds.PODS, f"g-{index}", "default"))
 
 
+async def is_found(world: World, name: str) -> bool:
+    """Raises the Problem of a name by which nothing goes, once that says why."""
+    try:
+        return bool(await find(world.client, "default", name))
+    except Problem as problem:
+        if "no workload" in problem.message:
+            return False
+        raise
+
+
 def test_a_pod_too_many_of_a_group_is_told_so_and_keeps_the_group_from_nothing() -> None:
     async def story(world: World) -> tuple[Any, ...]:
         await group(world, 0, 1, 2)
         await world.until(lambda: world.is_in("pod-g", "Running"))
         await group(world, 3)
+        with pytest.raises(Problem, match=WORDS):
+            await world.until(lambda: is_found(world, "g-3"))
+        assert await _late(world.client, await find(world.client, "default", "g")) == [f"pod g-3: {WORDS}"]
         await world.until(lambda: world.is_in("pod-g", "Succeeded"), seconds=90)
         late, events = await get(world, 3), await world.client.list(Selection(kinds.EVENTS))
         told = [(it["involvedObject"]["name"], it["type"], it["message"])
@@ -107,7 +123,7 @@ async def started(world: World, name: str, notes: dict[str, str]) -> None:
 
 
 async def modified(world: World, name: str, **given: str) -> None:
-    await _change(given)(world.client, await find(world.client, "default", f"pod-{name}"))
+    await _change(given, None, SimpleNamespace())(world.client, await find(world.client, "default", f"pod-{name}"))
 
 
 async def set_off(world: World, name: str) -> tuple[Any, ...]:

@@ -107,6 +107,22 @@ def test_what_waits_says_why_and_the_event_is_on_the_job() -> None:
     assert ("b", "NoRoom") in said and ("a", "Admitted") in said
 
 
+def test_what_is_first_in_line_no_longer_says_so_at_once() -> None:
+    async def story(world: World) -> list[int]:
+        high = {"priorityClassName": "high"}
+        await world.apply(priority("low", 0, is_default=True), priority("high", 1000))
+        await world.apply(job("a", pod=high))
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        await world.apply(job("b"))
+        await world.until(lambda: world.is_in("job-b", "Pending"))
+        await world.apply(job("c", pod=high))
+        await world.until(lambda: world.is_in("job-c", "Pending"))
+        await world.clock.sleep(0.5)
+        return [(await world.workload(f"job-{name}"))["status"]["position"] for name in "cb"]
+
+    assert play(story, node("n1", cpu=2)) == [1, 2]
+
+
 def test_a_job_that_waits_long_is_written_seldom_and_told_its_place() -> None:
     writes: list[float] = []
 

@@ -1,6 +1,8 @@
 """Pods whose claims get their volumes when they are placed, in virtual time; the volume controller is played."""
 
+import json
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 from simworld import Thing, World, cluster, job, node, pod
@@ -9,11 +11,29 @@ from test_life import START
 from fairway.clock import VirtualClock, seeded
 from fairway.kube import kinds
 from fairway.kube.kinds import Ref
+from fairway.kube.transport import Request, Response
 
 NODES = [node(f"n{index}", labels={"zone": f"z{index}"}) for index in range(3)]
 LATER = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "volumeBindingMode": "WaitForFirstConsumer"}
 LOCAL = {**LATER, "metadata": {"name": "local"}, "provisioner": "kubernetes.io/no-provisioner"}
-MADE = {**LATER, "metadata": {"name": "made"}, "provisioner": "example.com/disks"}
+MADE = {**LATER, "metadata": {"name": "made"}, "provisioner": "disks.example.com"}
+CSI = {"apiVersion": "storage.k8s.io/v1"}
+
+
+class Older:
+    """A server that does not serve the kinds of CSI."""
+
+    def __init__(self, world: World) -> None:
+        self._world, self.asked = world, list[str]()
+
+    async def __call__(self, request: Request) -> Response:
+        self.asked.append(request.path)
+        answer = await self._world.server.handle(request)
+        if request.path != "/apis/storage.k8s.io/v1" or not isinstance(answer.body, bytes):
+            return answer
+        said = json.loads(answer.body)
+        said["resources"] = [one for one in said["resources"] if not one["kind"].startswith("CSI")]
+        return replace(answer, body=json.dumps(said).encode())
 
 
 def play(story: Callable[[World], Awaitable[Any]]) -> Any:
@@ -126,6 +146,57 @@ def test_a_claim_that_a_pod_makes_for_itself_is_waited_for_and_binds_it() -> Non
         return await place(world, "a"), await owner(world, "v1")
 
     assert play(story) == ("n1", "a-data")
+
+
+def attaches(name: str, count: int) -> Thing:
+    """A node on which a driver attaches so many volumes."""
+    spec = {"drivers": [{"name": "disks.example.com", "nodeID": name, "allocatable": {"count": count}}]}
+    return {**CSI, "kind": "CSINode", "metadata": {"name": name}, "spec": spec}
+
+
+def test_a_pod_waits_where_no_node_attaches_its_volume_and_starts_once_one_does() -> None:
+    async def story(world: World) -> tuple[str, str]:
+        await world.apply(claim("one", "made"), claim("two", "made"), using("a", "one"))
+        await world.until(lambda: place(world, "a"))
+        full = await place(world, "a")
+        await world.apply(*(attaches(f"n{index}", int(f"n{index}" == full)) for index in range(3)))
+        await world.apply(using("b", "two"))
+        await world.until(lambda: world.says_reason("pod-b", "NoRoom"))
+        free = next(f"n{index}" for index in range(3) if f"n{index}" != full)
+        await world.client.patch(Ref(kinds.CSI_NODES, free), {"spec": attaches(free, 1)["spec"]})
+        await world.until(lambda: place(world, "b"))
+        return free, await place(world, "b")
+
+    free, found = play(story)
+    assert found == free
+
+
+def test_a_pod_waits_where_its_volume_is_too_large_and_starts_where_there_is_storage_for_it() -> None:
+    async def story(world: World) -> str:
+        meta, spec = {"name": "disks.example.com"}, {"storageCapacity": True}
+        await world.apply({**CSI, "kind": "CSIDriver", "metadata": meta, "spec": spec})
+        await world.apply(claim("data", "made", "4Gi"), using("a", "data"))
+        await world.until(lambda: world.says_reason("pod-a", "ClaimUnbound"))
+        for index, size in enumerate(("3Gi", "4Gi")):
+            there = {"nodeTopology": {"matchLabels": {"zone": f"z{index}"}}, "storageClassName": "made"}
+            meta = {"name": f"c{index}", "namespace": "default"}
+            await world.apply({**CSI, "kind": "CSIStorageCapacity", "metadata": meta, "capacity": size, **there})
+        await world.until(lambda: place(world, "a"))
+        return await place(world, "a")
+
+    assert play(story) == "n1"
+
+
+def test_a_server_without_the_kinds_of_csi_is_not_asked_for_them() -> None:
+    async def story(world: World) -> list[str]:
+        await world.crash()
+        way = Older(world)
+        world.start(way)
+        await world.apply(claim("data", "made"), using("a", "data"))
+        await world.until(lambda: place(world, "a"))
+        return [path for path in way.asked if "/csi" in path]
+
+    assert play(story) == []
 
 
 def test_a_gang_whose_volume_another_took_gives_up_its_place_and_goes_to_the_next() -> None:

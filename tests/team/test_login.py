@@ -60,6 +60,11 @@ def test_what_a_user_submits_runs_in_the_queue_of_its_group(team: Box) -> None:
     assert refused.returncode == 1 and f"speech takes no workloads of namespace {team.name('ann')}" in refused.stderr
 
 
+def test_what_root_submits_for_itself_is_refused_at_once(team: Box) -> None:
+    refused = team.tried("root", "fairway", "submit", "--", "true")
+    assert refused.returncode == 1 and "-n: root is root's, and no pod runs as root on a shared" in refused.stderr
+
+
 @pytest.fixture(scope="module")
 def anns(team: Box) -> str:
     """The namespace of ann, in which there is a Secret, and a Job that writes a line and goes on."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil
 
 from fairway.engine import (
+    ATTACHABLE,
     CPU,
     GPU,
     MEMORY,
@@ -35,7 +36,7 @@ from fairway.engine import (
 )
 
 from .ends import exit_words
-from .figures import amount, count, is_one, number, span
+from .figures import amount, count, driver, is_one, number, span
 from .indexes import failed_trials, rank_in
 from .names import CANCELLED, PARTING, SUSPENDED, short_name
 from .objects import ATTEMPT, DEFAULT_SCHEDULER, FINISHED, PAST_DEADLINE, SCHEDULER, PodObject, PodStatus, Terminated
@@ -131,8 +132,10 @@ def kept_from(message: str) -> str:
 
 
 def holders(facts: Facts, workload: Workload, queues: Queues) -> list[str]:
-    """Who stands in its way, a clause; not who is the detail, which the head has told."""
+    """What stands in its way, a clause; not the detail, which the head has told."""
     blocking = [key for key in facts.blocking if key != facts.detail]
+    if facts.spending and blocking:
+        return [f"not ended, and counted in it: {names(blocking, workload, queues)}"]
     hold = "hold" if len(blocking) > 1 else "holds"
     # Where a place was named before; room that is missing in sum is missing nowhere in particular.
     is_named = facts.level or not (facts.census and nodes_words(facts.census, facts.level))
@@ -199,9 +202,13 @@ def unknown(before: str, reader: Workload, queues: Queues) -> str:
 
 def missing(absent: Sequence[str]) -> str:
     """What a Reservation names that does not exist; "" where all of it does."""
-    more = f" and {len(absent) - NAMED} more" if len(absent) > NAMED else ""
     do = "does" if len(absent) == 1 else "do"
-    return f"{', '.join(absent[:NAMED])}{more} {do} not exist; nothing is reserved there until then" if absent else ""
+    return f"{_first(absent)} {do} not exist; nothing is reserved there until then" if absent else ""
+
+
+def _first(listed: Sequence[str]) -> str:
+    more = f" and {len(listed) - NAMED} more" if len(listed) > NAMED else ""
+    return f"{', '.join(listed[:NAMED])}{more}"
 
 
 def would_start(facts: Facts) -> list[str]:
@@ -299,7 +306,8 @@ def _after(facts: Facts, workload: Workload) -> str:
             return "workloads that have not succeeded" + (f": {first}" if first else "")
         case Dependency.CIRCULAR:
             chain = ", which comes after ".join((first, *others, "it"))
-            return f"{chain}: none of them can start"
+            first = f"`fairway modify {_called(workload.key)} --after none` lets it go first"
+            return f"{chain}: none of them can start; {first}"
         case Dependency.MISSING if first.endswith((SUSPENDED, CANCELLED)):
             return first
         case Dependency.MISSING if ": say which" in first:
@@ -408,6 +416,8 @@ def _obstacle(one: Obstacle) -> str:
     match one.about:
         case Expression(key="metadata.name", operator="In", values=(name,)) if one.bar is Bar.VOLUME:
             return f"other than {name}, which its spec.nodeName names"
+        case str() if one.about.startswith(ATTACHABLE) and one.bar is Bar.BUSY and not one.most:
+            return f"attaching no more volumes of {driver(one.about)}"
         case Expression():
             about = _expression(one.about, is_label=one.bar is Bar.SELECTOR)
         case _:
@@ -420,7 +430,7 @@ def _obstacle(one: Obstacle) -> str:
 def _expression(one: Expression, *, is_label: bool) -> str:
     if is_label:
         return f"{one.key}={one.values[0]}"
-    key, values = level_word(one.key), ", ".join(one.values)
+    key, values = level_word(one.key), _first(one.values)
     words = {"In": f"{key} in {values}", "NotIn": f"{key} not in {values}", "Exists": key, "DoesNotExist": f"no {key}"}
     return words.get(one.operator, f"{key} {'>' if one.operator == 'Gt' else '<'} {values}")
 
@@ -507,8 +517,7 @@ def adopted(pods: Sequence[PodObject]) -> str:
     others = {pod.spec.scheduler_name or DEFAULT_SCHEDULER for pod in pods} - {SCHEDULER}
     by = " and ".join(sorted(others)) or "its own spec.nodeName"
     nodes = sorted({pod.spec.node_name for pod in pods})
-    more = f" and {len(nodes) - NAMED} more" if len(nodes) > NAMED else ""
-    on = f"{', '.join(nodes[:NAMED])}{more}"
+    on = _first(nodes)
     if any(ATTEMPT in pod.metadata.annotations for pod in pods):
         return f"it ran on {on} already when Fairway was installed again; it counts as admitted there"
     return f"{by} bound it to {on} before its turn; it counts as admitted there. To make it wait, {_OURS}"

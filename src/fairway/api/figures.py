@@ -1,15 +1,15 @@
 """Figures in the words of a message: amounts with their unit, counts with their noun, spans of time."""
 
-from fairway.engine import CPU, GPU, PODS
+from fairway.engine import ATTACHABLE, CPU, GPU, PODS
 
-from .quantities import MILLI, is_bytes
+from .quantities import MILLI, decimal, is_bytes
 from .scalars import BINARY
 
 
 def number(value: int, resource: str) -> str:
     """An amount in base units with its unit: `0.25`, `8`, `1.5 GiB`."""
     if resource in MILLI:
-        return f"{value / 1000:.15g}"
+        return decimal(value, resource)
     if is_bytes(resource):
         unit = next((unit for unit in BINARY if abs(value) >= BINARY[unit]), "")
         return f"{value / BINARY[unit]:.4g} {unit}B" if unit else count(value, "byte")
@@ -17,12 +17,20 @@ def number(value: int, resource: str) -> str:
 
 
 def amount(value: int, resource: str) -> str:
-    """The same with what it is of: `1 GPU`, `8 CPUs`, `48 MiB of memory`, `3 example.com/fpga`."""
+    """The same with what it is of: `1 GPU`, `8 CPUs`, `48 MiB of memory`, `3 example.com/fpga`, `1 volume slot of
+    ebs.csi.aws.com`."""
     if is_bytes(resource):
         return f"{number(value, resource)} of {resource}"
+    if resource.startswith(ATTACHABLE):
+        return f"{count(value, 'volume slot')} of {driver(resource)}"
     name = {GPU: "GPU", CPU: "CPU", PODS: "pod slot"}.get(resource)
     plural = "" if is_one(value, resource) else "s"
     return f"{number(value, resource)} {name + plural if name else resource}"
+
+
+def driver(resource: str) -> str:
+    """Of the volumes of which an ATTACHABLE resource says how many a node attaches."""
+    return resource.removeprefix(ATTACHABLE).removeprefix("csi-")
 
 
 def is_one(value: int, resource: str) -> bool:

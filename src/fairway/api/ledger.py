@@ -47,10 +47,12 @@ def charge(queue: Queue, use: Use, *, now: float, half_life: float) -> Ledger:
     )
 
 
-def owing(queue: Queue, gpu_seconds: float, *, now: float) -> Queue:
-    """The queue with as much in its budget that it is not charged for yet: a period begins with the first charge."""
-    ledger, has_begun = queue.spend(gpu_seconds, now), queue.ledger.budget_since is not None
-    return replace(queue, ledger=ledger if has_begun else replace(ledger, budget_since=None))
+def owing(queue: Queue, uncharged: Mapping[str, float], *, now: float) -> Queue:
+    """The queue with as many GPU-seconds in its budget, by workload, that it is not charged for yet: a period begins
+    with the first charge."""
+    ledger, since = queue.spend(sum(uncharged.values()), now), queue.ledger.budget_since
+    since = ledger.budget_since if since is not None else None
+    return replace(queue, ledger=replace(ledger, budget_since=since, uncharged=tuple(sorted(uncharged.items()))))
 
 
 def evicted(ledger: Ledger, gpus: Mapping[Pool, int], *, now: float) -> Ledger:

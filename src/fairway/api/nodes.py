@@ -21,6 +21,7 @@ from .objects import (
     TO_DISK,
     UNHEALTHY,
     WENT_DOWN,
+    CsiNodeObject,
     NodeObject,
     NodeTopologyObject,
     Part,
@@ -61,11 +62,12 @@ def downtime(said: NodeObject) -> tuple[float, float] | None:
     return None
 
 
-def node(said: NodeObject, topology: NodeTopologyObject | None = None) -> Node:
+def node(said: NodeObject, topology: NodeTopologyObject | None = None, drivers: CsiNodeObject | None = None) -> Node:
     meta, status = said.metadata, said.status
     offered = within("status.allocatable", amounts_of, status.allocatable)
     capacity = dict(offered or within("status.capacity", amounts_of, status.capacity))
     capacity.setdefault(PODS, KUBELET_PODS)
+    capacity |= drivers.limits() if drivers else {}
     marks = (notes[UNHEALTHY] for notes in (meta.labels, meta.annotations) if UNHEALTHY in notes)
     zones = tuple(zone for zone in topology.zones if zone.type in ("Node", "")) if topology else ()
     return Node(

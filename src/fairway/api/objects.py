@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from fairway.engine import Expression, Taint, Toleration
+from fairway.engine import ATTACHABLE, Expression, Taint, Toleration
 
 from .indexes import INDEX as INDEX
 from .quantities import Quantity
@@ -47,6 +47,7 @@ WENT_DOWN = "fairway.dev/went-down"  # on a node: from when until when it was la
 OUTSIDE = "fairway.dev/outside"  # on a pod that stands for processes which Fairway did not start: device, and who
 PAST_DEADLINE = "DeadlineExceeded"  # the reason of a pod or a Job that its activeDeadlineSeconds ended
 LOST_POD = "Lost"  # the reason of a pod of which nobody knows how it ended
+ATTACHED = f"{ATTACHABLE}csi-"  # before the name of a CSI driver: the resource of its volumes
 NAMESPACE_NAME, HOSTNAME = "kubernetes.io/metadata.name", "kubernetes.io/hostname"
 
 
@@ -95,6 +96,11 @@ class Condition(Part, frozen=True):
 class LabelSelector(Part, frozen=True):
     match_labels: dict[str, str] = {}
     match_expressions: tuple[Expression, ...] = ()
+
+    def requirements(self) -> tuple[Expression, ...]:
+        """What holds of the labels that it selects; an empty one selects everything."""
+        exact = tuple(Expression(key, "In", (value,)) for key, value in sorted(self.match_labels.items()))
+        return exact + self.match_expressions
 
 
 class NodeTerm(Part, frozen=True):
@@ -182,11 +188,6 @@ class ClaimSpec(Part, frozen=True):
     volume_mode: str = "Filesystem"
     resources: Resources = Resources()
     selector: LabelSelector = LabelSelector()
-
-    def labels(self) -> tuple[Expression, ...]:
-        """What the labels of its volume must satisfy."""
-        exact = tuple(Expression(key, "In", (value,)) for key, value in self.selector.match_labels.items())
-        return exact + self.selector.match_expressions
 
 
 class ClaimTemplate(Part, frozen=True):
@@ -444,7 +445,12 @@ class ClaimRef(Part, frozen=True):
         return is_named and self.uid in ("", claim.uid)
 
 
+class VolumeSource(Part, frozen=True):
+    driver: str = ""
+
+
 class VolumeSpec(Part, frozen=True):
+    csi: VolumeSource = VolumeSource()
     node_affinity: VolumeAffinity = VolumeAffinity()
     capacity: dict[str, Quantity] = {}
     access_modes: tuple[str, ...] = ()
@@ -477,3 +483,40 @@ class StorageClassObject(Object, frozen=True):
     volume_binding_mode: str = "Immediate"
     provisioner: str = ""
     allowed_topologies: tuple[TopologyTerm, ...] = ()
+
+
+class NodeDriver(Part, frozen=True):
+    name: str = ""
+    allocatable: dict[str, Natural] = {}
+
+
+class NodeDrivers(Part, frozen=True):
+    drivers: tuple[NodeDriver, ...] | None = None
+
+
+class CsiNodeObject(Object, frozen=True):
+    """What CSI drivers can do on the node of its name."""
+
+    spec: NodeDrivers = NodeDrivers()
+
+    def limits(self) -> dict[str, int]:
+        """How many volumes the node attaches, by resource; without those that nothing limits."""
+        drivers = self.spec.drivers or ()
+        return {ATTACHED + one.name: one.allocatable["count"] for one in drivers if "count" in one.allocatable}
+
+
+class DriverSpec(Part, frozen=True):
+    storage_capacity: bool = False
+
+
+class CsiDriverObject(Object, frozen=True):
+    spec: DriverSpec = DriverSpec()
+
+
+class CapacityObject(Object, frozen=True):
+    """A CSIStorageCapacity: how large a volume of a class can be on some nodes."""
+
+    storage_class_name: str = ""
+    node_topology: LabelSelector | None = None
+    capacity: Quantity = 0
+    maximum_volume_size: Quantity | None = None

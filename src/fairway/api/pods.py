@@ -41,11 +41,13 @@ Selected = tuple[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Claims and volumes, None where they are not known; labels of namespaces; generated labels that selectors read."""
+    """Claims and volumes, None where they are not known; labels of namespaces; generated labels that selectors read;
+    resources of volumes of which some node attaches a limited number."""
 
     storage: Storage | None = None
     namespaces: Mapping[str, Labels] = field(default_factory=dict)
     selected: frozenset[Selected] = frozenset()
+    limited: frozenset[str] = frozenset()
 
     def labels(self, namespace: str) -> dict[str, str]:
         return {objects.NAMESPACE_NAME: namespace, **self.namespaces.get(namespace, {})}
@@ -76,6 +78,7 @@ def pod_class(template: objects.PodTemplate, namespace: str, around: Surrounding
         node_selector=tuple(sorted(spec.node_selector.items())),
         affinity=terms(affinity.required) if affinity.required else (),
         volumes=tuple(_bound(spec, claims.values())),
+        attaches=engine.amounts(Counter(one.attaches for one in claims.values() if one.attaches in around.limited)),
         preferences=tuple(engine.Preference(one.weight, node_term(one.preference)) for one in affinity.preferred),
         tolerations=spec.tolerations,
         pod_affinity=near,
@@ -84,7 +87,7 @@ def pod_class(template: objects.PodTemplate, namespace: str, around: Surrounding
         gpu_fraction=fraction,
         gpu_memory=memory,
         exclusive=tuple(f"{namespace}/{name}" for name, claim in claims.items() if claim.is_exclusive),
-        unready=tuple((claim.unready, name) for name, claim in claims.items() if claim.unready),
+        unready=tuple((claim.unready, name + claim.lacks) for name, claim in claims.items() if claim.unready),
     )
 
 
@@ -273,12 +276,6 @@ def _positive(text: str) -> int:
     return value
 
 
-def selector(said: objects.LabelSelector) -> engine.Selector:
-    """A label selector as requirements; an empty one selects everything."""
-    labels = tuple(engine.Expression(key, "In", (value,)) for key, value in sorted(said.match_labels.items()))
-    return labels + said.match_expressions
-
-
 def _bound(spec: objects.PodSpec, claims: Iterable[VolumeClaim]) -> Iterator[tuple[engine.Term, ...]]:
     """What binds the pod to nodes besides its affinity: its volumes, and a node named already."""
     for claim in claims:
@@ -299,16 +296,16 @@ def _pod_terms(
 
 
 def _pod_term(term: objects.PodTerm, labels: Labels, namespace: str, around: Surroundings) -> engine.PodAffinity:
-    chosen = None if term.label_selector is None else selector(term.label_selector)
+    chosen = None if term.label_selector is None else term.label_selector.requirements()
     if chosen is not None:
         chosen += tuple(_same(labels, term.match_label_keys))
         chosen += tuple(replace(one, operator="NotIn") for one in _same(labels, term.mismatch_label_keys))
     by_label = term.namespace_selector
     if by_label is None:
         return engine.PodAffinity(chosen, term.topology_key, term.namespaces)
-    if not selector(by_label):
+    if not (wanted := by_label.requirements()):
         return engine.PodAffinity(chosen, term.topology_key, term.namespaces, any_namespace=True)
-    found = {name for name in {*around.namespaces, namespace} if selects(selector(by_label), around.labels(name))}
+    found = {name for name in {*around.namespaces, namespace} if selects(wanted, around.labels(name))}
     # None found is not "the pod's own", which an empty tuple means: no namespace has an empty name.
     return engine.PodAffinity(chosen, term.topology_key, tuple(sorted(found.union(term.namespaces))) or ("",))
 
@@ -320,7 +317,7 @@ def _same(labels: Labels, keys: Iterable[str]) -> Iterator[engine.Expression]:
 def _spread(part: objects.SpreadPart, labels: Labels) -> engine.Spread:
     chosen = NOBODY
     if part.label_selector is not None:
-        chosen = selector(part.label_selector) + tuple(_same(labels, part.match_label_keys))
+        chosen = part.label_selector.requirements() + tuple(_same(labels, part.match_label_keys))
     return engine.Spread(
         part.max_skew,
         part.topology_key,

@@ -63,6 +63,11 @@ def format(value: int, resource: str = "") -> str:
     return str(value)
 
 
+def decimal(value: int, resource: str) -> str:
+    """An amount in base units as people read it: GPUs and CPUs as a decimal number."""
+    return f"{value / 1000:.15g}" if resource in MILLI else format(value, resource)
+
+
 def is_bytes(resource: str) -> bool:
     return resource in ("memory", "storage", "ephemeral-storage") or resource.startswith("hugepages-")
 

@@ -15,7 +15,7 @@ from fairway.engine import selects
 from . import types
 from .accounts import used_in
 from .objects import FINALIZER, DisruptionBudgetObject, LabelSelector, PriorityClassObject
-from .pods import Surroundings, selector
+from .pods import Surroundings
 from .quantities import (
     MILLI,
     Malformed,
@@ -128,7 +128,7 @@ def _shares(said: Mapping[str, Quantity]) -> tuple[tuple[str, engine.Share], ...
 
 
 def _namespaces(said: LabelSelector, around: Surroundings) -> frozenset[str]:
-    wanted = selector(said)
+    wanted = said.requirements()
     return frozenset(name for name in around.namespaces if selects(wanted, around.labels(name)))
 
 
@@ -227,7 +227,7 @@ def pool(said: types.NodePoolObject) -> engine.Pool:
     cost = spec.cost_per_gpu_hour
     return engine.Pool(
         name=said.metadata.name,
-        selector=selector(spec.node_selector),
+        selector=spec.node_selector.requirements(),
         levels=spec.levels,
         strategy=spec.strategy or "Binpack",
         hold_depth=spec.hold_depth,
@@ -262,7 +262,7 @@ def disruption(said: DisruptionBudgetObject) -> engine.Disruption:
     if allowed is None:
         allowed = spec.max_unavailable if isinstance(spec.max_unavailable, int) else 0
     key = f"{said.metadata.namespace}/{said.metadata.name}"
-    return engine.Disruption(key, selector(spec.selector or LabelSelector()), max(0, allowed))
+    return engine.Disruption(key, (spec.selector or LabelSelector()).requirements(), max(0, allowed))
 
 
 def default_class(classes: Mapping[str, PriorityClassObject]) -> str:

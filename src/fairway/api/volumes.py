@@ -2,11 +2,13 @@
 
 A claim that has its volume binds its pods to the nodes that reach it: by the volume's node affinity, and by the zones
 in its labels. A claim that waits for its first consumer binds them to where a free volume fits it or its class makes
-one; the node that was selected for it, if one was. Any other is unready: no pod can use it. A claim that a pod makes
-for itself is named after the pod; in a template it has no name yet and is read from what it says.
+one, large enough where its driver measures that; the node that was selected for it, if one was. Any other is unready:
+no pod can use it. A claim that a pod makes for itself is named after the pod; in a template it has no name yet and is
+read from what it says. A driver may limit how many volumes a node attaches: each claim counts as one volume.
 """
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -14,6 +16,7 @@ from fairway import engine
 from fairway.engine import Reason, selects
 
 from . import objects
+from .figures import number
 from .quantities import parse
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
@@ -30,11 +33,14 @@ Reach = tuple[engine.Term, ...]
 @dataclass(frozen=True, slots=True)
 class VolumeClaim:
     """What a claim asks of a pod's node. `reach`: terms of each of which one must hold; `unready`: the Reason for which
-    no pod can use it yet; `is_exclusive`: ReadWriteOncePod."""
+    no pod can use it yet, `lacks`: its figures; `is_exclusive`: ReadWriteOncePod; `attaches`: the resource of which its
+    volume is one."""
 
     reach: tuple[Reach, ...] = ()
     unready: str = ""
+    lacks: str = ""
     is_exclusive: bool = False
+    attaches: str = ""
 
 
 MISSING = VolumeClaim(unready=Reason.CLAIM_MISSING)
@@ -42,11 +48,13 @@ MISSING = VolumeClaim(unready=Reason.CLAIM_MISSING)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Storage:
-    """Claims by "namespace/name"; volumes and classes by name. They may change below; equal is only the same."""
+    """Claims and capacities by "namespace/name"; the others by name. They may change below; equal is only the same."""
 
     claims: Mapping[str, objects.ClaimObject] = field(default_factory=dict)
     volumes: Mapping[str, objects.VolumeObject] = field(default_factory=dict)
     classes: Mapping[str, objects.StorageClassObject] = field(default_factory=dict)
+    drivers: Mapping[str, objects.CsiDriverObject] = field(default_factory=dict)
+    capacities: Mapping[str, objects.CapacityObject] = field(default_factory=dict)
 
     def of(self, template: objects.PodTemplate, namespace: str) -> Iterator[tuple[str, VolumeClaim]]:
         """The claims that a pod, or pods of a template, use, by name."""
@@ -58,14 +66,16 @@ class Storage:
                 yield name, self._meaning(said) if said else MISSING
 
     def _meaning(self, said: objects.ClaimObject) -> VolumeClaim:
-        found = VolumeClaim(is_exclusive="ReadWriteOncePod" in said.spec.access_modes)
-        volume = self.volumes.get(said.spec.volume_name)
+        volume, kind = self.volumes.get(said.spec.volume_name), self.classes.get(said.spec.storage_class_name)
+        driver = volume.spec.csi.driver if volume else kind.provisioner if kind else ""
+        is_exclusive = "ReadWriteOncePod" in said.spec.access_modes
+        found = VolumeClaim(is_exclusive=is_exclusive, attaches=objects.ATTACHED + driver)
         if said.metadata.deletion_timestamp is not None:
-            return MISSING
+            return replace(found, unready=Reason.CLAIM_MISSING)
         if volume is not None and said.status.phase in BOUND:
             return replace(found, reach=tuple(_bounds(volume)))
         if not (places := self._places(said)):
-            return replace(found, unready=Reason.CLAIM_UNBOUND)
+            return replace(found, unready=Reason.CLAIM_UNBOUND, lacks=self._lacks(said))
         reach = (tuple(chain(*places)),) if all(places) else ()
         if node := said.metadata.annotations.get(SELECTED_NODE):
             reach = (*reach, (engine.Term(fields=(engine.Expression(NAME_FIELD, "In", (node,)),)),))
@@ -83,10 +93,39 @@ class Storage:
             return []
         free = () if SELECTED_NODE in said.metadata.annotations else self.fitting(said)
         found = [tuple(map(node_term, one.spec.node_affinity.required.node_selector_terms)) for one in free]
-        if self.is_made(said):
-            kind = self.classes[said.spec.storage_class_name]
-            found.append(tuple(map(_topology_term, kind.allowed_topologies)))
-        return found
+        return [*found, *self._made(said)] if self.is_made(said) else found
+
+    def _made(self, said: objects.ClaimObject) -> list[Reach]:
+        """Where its class makes a volume of its size; nowhere: empty."""
+        within = tuple(map(_topology_term, self.classes[said.spec.storage_class_name].allowed_topologies))
+        if (sizes := self._sizes(said)) is None:
+            return [within]
+        spots = [nodes for size, nodes in sizes if size >= _size(said.spec.resources.requests)]
+        if not spots or () in spots:
+            return [within] if spots else []
+        return [tuple(engine.Term(one.expressions + it) for one in within or (engine.Term(),) for it in _joined(spots))]
+
+    def _sizes(self, said: objects.ClaimObject) -> list[tuple[int, engine.Selector]] | None:
+        """How large its class can make a volume, and on which nodes; None: of any size."""
+        kind = self.classes.get(said.spec.storage_class_name)
+        driver = self.drivers.get(kind.provisioner) if kind and self.waits(said) else None
+        is_measured = driver is not None and driver.spec.storage_capacity and STORAGE in said.spec.resources.requests
+        if not is_measured or SELECTED_NODE in said.metadata.annotations:
+            return None
+        return [
+            (parse(one.capacity if one.maximum_volume_size is None else one.maximum_volume_size, engine.MEMORY),
+             one.node_topology.requirements())
+            for one in self.capacities.values()
+            if one.storage_class_name == said.spec.storage_class_name and one.node_topology is not None
+        ]  # fmt: skip
+
+    def _lacks(self, said: objects.ClaimObject) -> str:
+        """How much storage it asks for, and the most that there is in one place."""
+        if (sizes := self._sizes(said)) is None:
+            return ""
+        asked, most = _size(said.spec.resources.requests), max((size for size, _ in sizes), default=0)
+        room = f"class {said.spec.storage_class_name} has room for {number(most, STORAGE)} at most"
+        return f", which asks for {number(asked, STORAGE)}; {room}"
 
     def is_made(self, said: objects.ClaimObject) -> bool:
         """Whether its class makes volumes."""
@@ -101,7 +140,7 @@ class Storage:
         own = [one for one in large if one.spec.claim_ref.means(meta)]
         free = [one for one in large if not one.spec.claim_ref.name and one.status.phase in FREE
                 and set(spec.access_modes) <= set(one.spec.access_modes)
-                and selects(spec.labels(), one.metadata.labels)]  # fmt: skip
+                and selects(spec.selector.requirements(), one.metadata.labels)]  # fmt: skip
         return own or sorted(free, key=lambda one: (_size(one.spec.capacity), one.metadata.name))
 
 
@@ -147,6 +186,19 @@ def node_term(one: objects.NodeTerm) -> engine.Term:
 
 def _topology_term(one: objects.TopologyTerm) -> engine.Term:
     return engine.Term(tuple(engine.Expression(it.key, "In", it.values) for it in one.match_label_expressions))
+
+
+def _joined(spots: Iterable[engine.Selector]) -> Iterator[engine.Selector]:
+    """The same nodes in fewer selectors: those that list values of one label are one."""
+    known = defaultdict[str, set[str]](set)
+    for spot in spots:
+        match spot:
+            case (engine.Expression(key, "In", values),):
+                known[key].update(values)
+            case _:
+                yield spot
+    for key, found in known.items():
+        yield (engine.Expression(key, "In", tuple(sorted(found))),)
 
 
 def _size(amounts: Mapping[str, str | int | float]) -> int:

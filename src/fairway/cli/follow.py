@@ -19,7 +19,7 @@ from fairway.kube.kinds import Ref, Selection
 from fairway.kube.runs import Runs, kept
 
 from .alone import get, read
-from .find import Found, failure, seen
+from .find import Found, failure, refusal, seen
 from .output import moment_of_day
 from .patient import Patient
 from .printer import Choice, Printer, say
@@ -98,9 +98,13 @@ class _Follower:
             await self._refresh()
 
     async def _watch_pods(self) -> None:
-        labels = f"batch.kubernetes.io/job-name={self.owner.name}" if self.owner.kind == kinds.JOBS else ""
+        """Reports of those of a Job why one cannot start."""
+        labels, told = f"batch.kubernetes.io/job-name={self.owner.name}" if self.owner.kind == kinds.JOBS else "", ""
         async with aclosing(seen(self.client, Selection(kinds.PODS, self.workload.namespace, labels=labels))) as pods:
-            async for _ in pods:
+            async for _, pod in pods:
+                if labels and (why := refusal([pod])) not in ("", told):
+                    say(f"{self.owner.name} does not start: {why}")
+                    told = why
                 self.changed.set()
 
     async def _watch_workload(self) -> None:

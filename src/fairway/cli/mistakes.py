@@ -5,13 +5,14 @@ The engine is not asked: it is slow to load, and says the same later, as the rea
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
 from fairway.api.scalars import Malformed, duration, duration_text
+from fairway.api.team import UID
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Ref
@@ -41,16 +42,25 @@ class Mistake:
 async def check(client: Client, view: View, things: Sequence[Thing], order: SimpleNamespace) -> None:
     """Raises a Problem for the first mistake that there is, unless waiting could help and is wanted anyway."""
     for thing in things:
-        found = [*_of_queue(view, thing, order), *_of_priority(view, thing)]
-        if not order.dry_run:
-            found += [*_of_room(view, thing), *map(Mistake, over_quota(view, thing, _queue(thing)))]
-        found += await _of_namespace(client, view, thing)
+        room = [] if order.dry_run else [*_of_room(view, thing)]
+        found = await against(client, view, thing, with_quota=not order.dry_run)
         before = _notes(thing).get("fairway.dev/after", "").replace(",", " ").split()
-        found += await of_order(client, thing["metadata"]["namespace"], before)
-        for one in found:
-            if not (order.wait_anyway and one.may_pass):
-                advice = "; --wait-anyway queues it all the same" if one.may_pass else ""
-                raise Problem(one.message + advice, exit_code=1)
+        refuse([*room, *found, *await of_order(client, thing["metadata"]["namespace"], before)], order)
+
+
+async def against(client: Client, view: View, thing: Thing, *, with_quota: bool = True) -> list[Mistake]:
+    """What the queue that an object names has against it."""
+    found = [*_of_queue(view, thing), *_of_priority(view, thing), *_of_pools(view, thing)]
+    found += map(Mistake, over_quota(view, thing, _queue(thing)) if with_quota else ())
+    return [*found, *await _of_namespace(client, view, thing)]
+
+
+def refuse(found: Iterable[Mistake], order: SimpleNamespace) -> None:
+    """Raises a Problem for the first, unless waiting could help and is wanted anyway."""
+    for one in found:
+        if not (order.wait_anyway and one.may_pass):
+            advice = "; --wait-anyway queues it all the same" if one.may_pass else ""
+            raise Problem(one.message + advice, exit_code=1)
 
 
 def _notes(thing: Thing) -> dict[str, str]:
@@ -61,12 +71,12 @@ def _queue(thing: Thing) -> str:
     return str((thing["metadata"].get("labels") or {}).get("fairway.dev/queue") or "default")
 
 
-def _of_queue(view: View, thing: Thing, order: SimpleNamespace) -> Iterator[Mistake]:
+def _of_queue(view: View, thing: Thing) -> Iterator[Mistake]:
     if view.queues is None:
         return
     name = _queue(thing)
     below = sorted(it for it, one in view.queues.items() if (one.get("spec") or {}).get("parent") == name)
-    if name not in view.queues and name != "default":
+    if name not in view.queues:
         leaves = view.queues.keys() - {(one.get("spec") or {}).get("parent") for one in view.queues.values()}
         yield Mistake(f"--queue: there is no queue {name!r}{near(name, leaves)}")
     elif below:
@@ -93,14 +103,25 @@ def _of_priority(view: View, thing: Thing) -> Iterator[Mistake]:
         yield Mistake(f"--priority: {name} is {view.classes[name]}; queue {_queue(thing)} allows at most {most}")
 
 
+def _of_pools(view: View, thing: Thing) -> Iterator[Mistake]:
+    asked = _notes(thing).get("fairway.dev/pools", "").replace(",", " ").split()
+    for name, spec in view.line(_queue(thing)).items():
+        if asked and spec.get("pools") and not set(asked) & set(spec["pools"]):
+            has = f"queue {name} has pools {', '.join(spec['pools'])}"
+            yield Mistake(f"--queue: {has}; it asks for {', '.join(asked)}; another --queue would do")
+
+
 async def _of_namespace(client: Client, view: View, thing: Thing) -> list[Mistake]:
     selectors = [it["namespaces"] for it in view.line(_queue(thing)).values() if it.get("namespaces")]
-    if not selectors:
+    if not selectors and os.getuid():
         return []
     name = thing["metadata"]["namespace"]
     space = await get(client, Ref(kinds.NAMESPACES, name))
     if space is None:
         return []
+    if _notes(space).get(UID) == "0":
+        text = f"-n: {name} is root's, and no pod runs as root on a shared machine; submit as the user that it is for"
+        return [Mistake(text, may_pass=False)]
     labels = space["metadata"].get("labels") or {}
     allowed = all(selects(it, {"kubernetes.io/metadata.name": name, **labels}) for it in selectors)
     return [] if allowed else [Mistake(f"--queue: {_queue(thing)} takes no workloads of namespace {name}")]

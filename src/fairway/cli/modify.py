@@ -3,7 +3,10 @@
 It changes labels and annotations of the user's own object, which the Workload follows.
 """
 
+from collections import defaultdict
 from collections.abc import Callable
+from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -13,14 +16,16 @@ from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Selection
 
+from .amounts import needs_of
 from .connect import on_cluster, unseen
 from .find import Found, sought
 from .job import deadline
 from .main import Problem, told
 from .many import JOBS, SELECTOR, Choice, found_by, on_each
-from .mistakes import of_order
+from .mistakes import against, of_order, refuse
 from .output import in_local_time, no_leaf, output_option
 from .replicas import changeable
+from .view import View, view_of
 
 NONE = "none"
 FIELDS = {"--time-limit": "time-limit", "--deadline": "deadline", "--after": "after", "--priority": "priority-class"}
@@ -48,6 +53,7 @@ class Modify(click.Command):
 @JOBS
 @SELECTOR
 @click.option("--queue", default="", metavar="QUEUE", help="Move it to this queue; only while it waits.")
+@click.option("--wait-anyway", is_flag=True, help="Move it though it could not start there as things are now.")
 @click.option("--priority", default="", metavar="CLASS", help="A PriorityClass; `none` for what its pods say.")
 @click.option("--time-limit", default="", metavar="6h", help="Stop it after this time; `none` for the queue's.")
 @click.option("--deadline", default="", metavar="TIME", help="When it should have ended: 2h, 18:00, …; or `none`.")
@@ -57,6 +63,7 @@ class Modify(click.Command):
 async def modify(client: Client, namespace: str, output: str, **said: Any) -> int:
     """Change workloads that are submitted: fairway modify train --queue nlp --time-limit 6h"""
     choice = Choice(said.pop("jobs"), said.pop("selector"), how="-l SELECTOR")
+    order = SimpleNamespace(wait_anyway=said.pop("wait_anyway"), priority=True)
     given = {f"--{name.replace('_', '-')}": value for name, value in said.items() if value}
     if not given:
         raise Problem(f"nothing to change is given; use one of --queue, {', '.join(FIELDS)}")
@@ -66,7 +73,8 @@ async def modify(client: Client, namespace: str, output: str, **said: Any) -> in
         with told(Malformed, by="--time-limit: "):
             duration(limit)
     await _check(client, namespace, given)
-    return await on_each(client, await found_by(client, namespace, choice), output, _change(given))
+    view = await view_of(client, order) if "--queue" in given else None
+    return await on_each(client, await found_by(client, namespace, choice), output, _change(given, view, order))
 
 
 async def _check(client: Client, namespace: str, given: dict[str, Any]) -> None:
@@ -110,7 +118,30 @@ def _known(option: str, name: str, names: list[str]) -> None:
         raise Problem(f"{option}: there is no {name!r}; there are: {', '.join(sorted(names)) or 'none'}", exit_code=1)
 
 
-def _change(given: dict[str, Any]) -> Callable[[Client, Found], Any]:
+def _moved(found: Found, given: dict[str, Any]) -> dict[str, Any]:
+    """A Job that asks for what the workload does, at least, with its changes: as it would be submitted."""
+    spec = found.workload["spec"]
+    sets = [(it["template"], it.get("minCount") or it.get("count", 1)) for it in spec.get("podSets") or ()]
+    if len(sets) > 1:
+        needs = defaultdict[str, Fraction](Fraction)
+        for name, need in ((name, need * pods) for it, pods in sets for name, need in needs_of(it).items()):
+            needs[name] += need
+        requests = {name: str(float(need)) for name, need in needs.items()}
+        sets = [({"spec": {"containers": [{"resources": {"requests": requests}}]}}, 1)]
+    template, pods = sets[0] if sets else ({}, 1)
+    limit, priority = (given.get(it) or spec.get(name) or "" for it, name in
+                       (("--time-limit", "timeLimit"), ("--priority", "priorityClassName")))  # fmt: skip
+    notes = {"time-limit": limit.removeprefix(NONE), "pools": ",".join(spec.get("pools") or ()),
+             "workload-type": spec.get("workloadType", "Training"),
+             **({"preemptible": str(spec["preemptible"]).lower()} if spec.get("preemptible") is not None else {})}
+    meta = {"namespace": found.ref.namespace, "labels": {"fairway.dev/queue": given["--queue"]},
+            "annotations": {f"fairway.dev/{name}": text for name, text in notes.items()}}
+    of_class = {"priorityClassName": priority} if priority not in ("", NONE) else {}
+    pod = {**template, "spec": {**(template.get("spec") or {}), **of_class}}
+    return {"kind": "Job", "metadata": meta, "spec": {"parallelism": pods, "template": pod}}
+
+
+def _change(given: dict[str, Any], view: View | None, order: SimpleNamespace) -> Callable[[Client, Found], Any]:
     """What makes the changes to one workload."""
     notes = {f"fairway.dev/{FIELDS[option]}": _text(value) for option, value in given.items() if option in FIELDS}
     meta: dict[str, Any] = {"annotations": notes} if notes else {}
@@ -119,6 +150,8 @@ def _change(given: dict[str, Any]) -> Callable[[Client, Found], Any]:
 
     async def change(client: Client, found: Found) -> str:
         _refuse(changeable(found), given)
+        if view is not None and given["--queue"] != found.workload["spec"].get("queue"):
+            refuse(await against(client, view, _moved(found, given)), order)
         await _refuse_circle(client, found, _before(given))
         try:
             said = [await client.patch(owner, {"metadata": meta}) for owner in found.owners]

@@ -119,12 +119,13 @@ def _node_line(node: Thing, used: dict[tuple[str, str], int] | None, by: Counter
     name, labels = node["metadata"]["name"], node["metadata"].get("labels") or {}
     offered = (node.get("status") or {}).get("allocatable") or {}
     has, product = quantities.parse(str(offered.get(GPU, 0)), GPU), labels.get("nvidia.com/gpu.product")
-    start = [name, _node_status(node), quantities.format(has, GPU)]
+    cpus = quantities.decimal(quantities.parse(str(offered.get("cpu", 0)), "cpu"), "cpu")
+    start = [name, _node_status(node), quantities.decimal(has, GPU)]
     if used is None:
-        return [*start, "", "", offered.get("cpu"), "", "", product]
-    gpus = [quantities.format(it, GPU) for it in (used[name, GPU], max(0, has - used[name, GPU]))]
+        return [*start, "", "", cpus, "", "", product]
+    gpus = [quantities.decimal(it, GPU) for it in (used[name, GPU], max(0, has - used[name, GPU]))]
     whose = ", ".join(f"{user} ({held:g} GPU{'s' * (held != 1)})" if held else user for user, held in by.most_common())
-    figures = [*gpus, offered.get("cpu"), quantities.format(used[name, "cpu"], "cpu"), used[name, "pods"]]
+    figures = [*gpus, cpus, quantities.decimal(used[name, "cpu"], "cpu"), used[name, "pods"]]
     return [*start, *figures, product, whose]
 
 

@@ -266,16 +266,17 @@ def queue_lines(queue: Thing, live: Tally) -> list[list[object]]:
             governed.add(resource)
             used = sum(most for (at, name), most in live.usage.items() if name == resource and pool in ("*", at))
             label = resource if pool == "*" else f"{resource} in {pool}"
-            due = [guaranteed.get(resource), limit.get(resource), _of(said.get("share"), pool, resource)]
+            owed, most = _read(guaranteed.get(resource), resource), _read(limit.get(resource), resource)
+            due = [owed, most, _of(said.get("share"), pool, resource)]
             known = due[2] and (_of(said.get("borrowed"), pool, resource) or "0")
-            lent = known if str(due[0]).endswith("%") else _borrowed(due[0], used, resource)
-            amounts = [quantities.format(used, resource), lent, _asked(live, resource)]
+            lent = known if owed.endswith("%") else _borrowed(owed, used, resource)
+            amounts = [quantities.decimal(used, resource), lent, _asked(live, resource)]
             figures.append([label, *due, *amounts])
     others = ({name for _, name in live.usage} | set(live.asked or ())) - governed
     for resource in sorted(others, key=lambda name: (name != GPU, name)):
         if resource == GPU or not figures:
             used = sum(most for (_, name), most in live.usage.items() if name == resource)
-            figures.append([resource, "", "", "", quantities.format(used, resource), "", _asked(live, resource)])
+            figures.append([resource, "", "", "", quantities.decimal(used, resource), "", _asked(live, resource)])
     name = [queue["metadata"]["name"], spec.get("parent"), live.pending, live.admitted]
     return [[*([""] * 4 if at else name), *part] for at, part in enumerate(figures or [[]])]
 
@@ -283,16 +284,25 @@ def queue_lines(queue: Thing, live: Tally) -> list[list[object]]:
 def _asked(live: Tally, resource: str) -> str:
     from fairway.api import quantities
 
-    return "" if live.asked is None else quantities.format(live.asked[resource], resource)
+    return "" if live.asked is None else quantities.decimal(live.asked[resource], resource)
 
 
-def _borrowed(guaranteed: object, used: int, resource: str) -> str:
+def _read(said: object, resource: str) -> str:
+    """An amount of a quota as the others are shown; "" where there is none."""
+    from fairway.api import quantities
+
+    text = "" if said is None else str(said)
+    is_amount = text and not text.endswith("%") and resource in quantities.MILLI
+    return quantities.decimal(quantities.parse(text, resource), resource) if is_amount else text
+
+
+def _borrowed(guaranteed: str, used: int, resource: str) -> str:
     """Usage above an amount that is guaranteed; "" where none is."""
     from fairway.api import quantities
 
-    if guaranteed is None:
+    if not guaranteed:
         return ""
-    return quantities.format(max(0, used - quantities.parse(str(guaranteed), resource)), resource)
+    return quantities.decimal(max(0, used - quantities.parse(guaranteed, resource)), resource)
 
 
 def _of(part: dict[str, Thing] | None, pool: str, resource: str) -> str:
@@ -301,7 +311,7 @@ def _of(part: dict[str, Thing] | None, pool: str, resource: str) -> str:
 
     pools = [amounts for name, amounts in (part or {}).items() if pool in ("*", name)]
     total = sum(quantities.parse(str(it[resource]), resource) for it in pools if resource in it)
-    return quantities.format(total, resource) if pools else ""
+    return quantities.decimal(total, resource) if pools else ""
 
 
 def _accuracy(queue: Thing) -> list[list[object]]:

@@ -5,7 +5,7 @@ owner. A LeaderWorkerSet is suspended and resumed by its annotations, which all 
 not: the pods that their controllers make in the stead of those that stop would start again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
@@ -43,14 +43,23 @@ async def find(client: Client, namespace: str, job: str) -> Found:
 
 
 async def _group(client: Client, namespace: str, name: str) -> str:
-    """What a group of bare pods waits for, or the group of a pod, while it has no Workload; "" of no group."""
+    """What a group of bare pods waits for, or the group of a pod, while it has no Workload, or why a pod is none of its
+    group; "" of no group."""
     pod = await get(client, Ref(kinds.PODS, name, namespace)) or {}
+    if said := surplus([pod]):
+        return said[0]
     group = (pod.get("metadata", {}).get("labels") or {}).get(GROUP, name)
     try:
         pods = await client.list(Selection(kinds.PODS, namespace, labels=f"{GROUP}={group}"))
     except ApiError:  # no name of a label, or not for this user to see
         return ""
     return gathering(group, size_of(it["metadata"]["labels"] for it in pods), len(pods))
+
+
+def surplus(pods: Iterable[Thing]) -> list[str]:
+    """Of the pods that came to their group when it had started, why each never starts, a line each."""
+    told = ((it, one) for it in pods for one in (it.get("status") or {}).get("conditions") or ())
+    return [f"pod {it['metadata']['name']}: {one['message']}" for it, one in told if one.get("reason") == "GroupFull"]
 
 
 async def any_of(client: Client, namespace: str, job: str) -> Found | None:

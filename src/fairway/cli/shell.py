@@ -150,7 +150,7 @@ async def _tell_idle(client: Client, workload: Ref) -> None:
 async def _begin(client: Client, namespace: str, said: dict[str, Any]) -> tuple[Draft, dict[str, Any]]:
     """The Job of a new session, as it was made."""
     order = SimpleNamespace(**submit.make_context("submit", []).params | said)
-    order.name, order.kind = order.name or f"shell-{client.chance.word()}", "interactive"
+    order.name, order.kind = f"shell-{client.chance.word()}" if order.name is None else order.name, "interactive"
     order.command = ("sh", "-c", KEEPER)
     (draft,), values = await prepared(client, await view_of(client, order), order, namespace)
     container = draft.thing["spec"]["template"]["spec"]["containers"][0]

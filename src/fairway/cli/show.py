@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from contextlib import suppress
 from dataclasses import replace
 from textwrap import shorten
 from typing import Any
@@ -10,7 +11,9 @@ import click
 import msgspec
 
 from fairway.api.names import ON_THIS_MACHINE
-from fairway.kube.client import Client
+from fairway.kube import kinds
+from fairway.kube.client import ApiError, Client
+from fairway.kube.kinds import Selection
 
 from .amounts import listed, needs_of
 from .array import TRIAL
@@ -20,7 +23,7 @@ from .leader import warn
 from .listing import OVER, PARKED, Listed, ends_by, reason
 from .nodes import used_outside
 from .output import age, clock_time, in_local_time, output_option, print_some, show, span, start
-from .replicas import find, print_replicas
+from .replicas import GROUP, find, print_replicas, surplus
 from .rows import limits_of
 from .runs import print_runs, runs_of
 from .whatif import explained
@@ -169,8 +172,19 @@ async def _answer(client: Client, found: Found) -> tuple[Found, tuple[Thing, lis
     pods = [pod for _, pod in await pods_of(client, found)] if found.phase in ("Failed", "Admitted") else []
     cause = failure(pods) if found.phase == "Failed" else refusal(pods)
     facts = {name: found.status.get(name) for name in ("phase", "reason", "message", "position", "forecast")}
+    late = await _late(client, found)
     more = [*caveats, *helps] if _waits(found) else [refusal(pods)]
-    return found, (facts | {"caveats": caveats, "wouldHelp": helps, "cause": cause}, more)
+    return found, (facts | {"caveats": caveats, "wouldHelp": helps, "cause": cause, "surplus": late}, [*more, *late])
+
+
+async def _late(client: Client, found: Found) -> list[str]:
+    """Why pods never start that came to a group of bare pods when it had started."""
+    if all(it.kind != kinds.PODS for it in found.owners):
+        return []
+    with suppress(ApiError):  # no name of a label, or not for this user to see
+        group = Selection(kinds.PODS, found.ref.namespace, labels=f"{GROUP}={found.name}")
+        return surplus(await client.list(group))
+    return []
 
 
 def _renewed(found: Found, said: Thing) -> tuple[Found, list[str]]:

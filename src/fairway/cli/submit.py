@@ -215,7 +215,7 @@ async def _foretell(client: Client, view: View, draft: Draft, order: SimpleNames
 
 @contextmanager
 def _by_option(draft: Draft) -> Iterator[None]:
-    """An object that the server finds malformed, or of a name that is taken, is wrong use: told by its option."""
+    """What the server refuses, since it is malformed or its name is taken, is told by its option."""
     try:
         yield
     except ApiError as error:
@@ -231,7 +231,8 @@ def _by_option(draft: Draft) -> Iterator[None]:
         own = [(part, name) for part, name in FIELDS.items() if name in draft.options]
         options = [(name, it.message) for it in error.causes for part, name in own if part in it.field]
         where = f"-f {draft.file}: {draft.ref.kind.name.lower()}/{draft.ref.name}: " * bool(draft.file)
-        raise Problem(": ".join(options[0]) if options else f"{where}{error.message}") from error
+        said = ": ".join(options[0]) if options else f"{where}{error.message}"
+        raise Problem(said, exit_code=1) from error
 
 
 async def make(client: Client, draft: Draft, values: dict[str, str], files: Mapping[str, bytes]) -> Thing:

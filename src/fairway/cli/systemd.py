@@ -18,6 +18,7 @@ import click
 from .connect import RUNS, UNIT, team_socket
 from .up import read_settings
 
+ELSEWHERE = "`sudo /usr/bin/python3 -m venv /opt/fairway` makes a place that is open"
 WRITE = f"fairway install --systemd | sudo tee {UNIT}"
 
 
@@ -71,7 +72,7 @@ def _unreachable() -> Iterator[str]:
     for path in sorted(paths):
         for each in reversed((path, *path.parents)):
             if not each.stat().st_mode & stat.S_IXOTH:
-                yield f"other users cannot reach {path}: {each} is closed to them; install Fairway in /opt/fairway"
+                yield f"other users cannot reach {path}: {each} is closed to them; {ELSEWHERE}"
                 return
 
 

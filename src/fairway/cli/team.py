@@ -43,8 +43,8 @@ async def add(client: Client, namespace: str, group: str, queue: str, **quota: A
     """Let the members of a group use a queue, which is made where there is none: fairway team add vision --gpus 4"""
     name = queue or group
     _check(group, name)
-    has = await _gpus(client)
-    if 0 < has < (most := quota["gpus"] or 0):
+    has, most = await _gpus(client), quota["gpus"] or 0
+    if 0 < has < most:
         raise Problem(f"--gpus: found {most}; this machine has {has}, so at most {has} can be owed", exit_code=1)
     there = await client.find(Ref(kinds.QUEUES, name))
     groups = sorted({*(rules.groups_of(there) if there else ()), group})

@@ -140,7 +140,7 @@ def _show(output: str, lines: list[Line], devices: list["Use"], space: str) -> N
 
 def _print(lines: list[Line], devices: list["Use"], space: str) -> None:
     """`space`: the namespace; "" of all."""
-    from fairway.api.quantities import format
+    from fairway.api.quantities import decimal
     from fairway.node.machine import own_name
 
     here = [one for one in lines if one.node == own_name()]
@@ -149,9 +149,9 @@ def _print(lines: list[Line], devices: list["Use"], space: str) -> None:
         own = [busy[index] for index in one.devices if index in busy] if one in here else []
         rows.append([
             *([] if space else [one.namespace]), short_name(one.name), one.node,
-            "" if one.cpus is None else f"{one.cpus:.1f}", format(one.asked.get("cpu", 0), "cpu"),
+            "" if one.cpus is None else f"{one.cpus:.1f}", decimal(one.asked.get("cpu", 0), "cpu"),
             "" if one.memory is None else size(one.memory), size(one.asked.get("memory", 0)),
-            format(one.asked.get(GPU, 0), GPU), f"{sum(own) / len(own):.0f}%" if own else "",
+            decimal(one.asked.get(GPU, 0), GPU), f"{sum(own) / len(own):.0f}%" if own else "",
         ])  # fmt: skip
     empty = f"nothing runs in namespace {space}; -A looks in all" if space else "nothing runs in any namespace"
     print_table([*([] if space else ["NAMESPACE"]), *HEAD], rows, empty=empty, less=("NODE", "MEMORY ASKED"))

@@ -19,7 +19,7 @@ from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Selection
 from fairway.kube.transport import Request
 
-from .leader import lease_of
+from .leader import has_worked, lease_of
 from .main import told
 from .output import clock_time, in_local_time, start
 from .verdict import late
@@ -223,7 +223,17 @@ async def _known(client: Client) -> "list[Part]":
     sent, forms = await asyncio.gather(lists, client.clock.in_thread(lambda: _forms(chain.from_iterable(READ))))
     read = map(msgspec.json.Decoder, forms)
     known = [one.decode(it) for one, them in zip(read, chain.from_iterable(sent)) for it in them]
-    return [*known, *_alone(known)]
+    return [*known, *_alone(known), *await _unmade(client, known)]
+
+
+async def _unmade(client: Client, known: "list[Part]") -> "list[Part]":
+    """Queue `default`, where no controller has had the time to make it."""
+    from fairway.api.objects import Metadata
+    from fairway.api.owners import DEFAULT_QUEUE
+    from fairway.api.types import QueueObject
+
+    is_there = any(isinstance(it, QueueObject) and it.metadata.name == DEFAULT_QUEUE for it in known)
+    return [] if is_there or await has_worked(client) else [QueueObject(Metadata(DEFAULT_QUEUE))]
 
 
 def _forms(of: Iterable[Kind]) -> "list[type[Part]]":
@@ -233,15 +243,16 @@ def _forms(of: Iterable[Kind]) -> "list[type[Part]]":
 
 
 async def _storage(client: Client) -> "list[Part] | None":
-    """Claims, volumes and their classes; None where the user may not see all of them."""
+    """Claims, volumes and their classes, None where the user may not see all of them; of CSI what the user may see."""
     found: list[Part] = []
-    for kind, form in zip(kinds.STORAGE, _forms(kinds.STORAGE)):
+    read = (*kinds.STORAGE, *kinds.CSI)
+    for kind, form in zip(read, _forms(read)):
         try:
             found += await client.list(Selection(kind), form)
         except ApiError as error:
-            if error.status == 403:
+            if error.status == 403 and kind in kinds.STORAGE:
                 return None
-            if error.status != 404:
+            if error.status not in (403, 404):
                 raise
     return found
 

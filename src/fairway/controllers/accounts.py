@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from fairway.api import accounts
 from fairway.api.accounts import Claim, Terms, after, begin_of, day_of, used_in
 from fairway.api.decode import change
-from fairway.api.nodes import uses
+from fairway.api.nodes import downtime, uses
 from fairway.api.objects import FINALIZER, Metadata
 from fairway.api.quantities import Malformed, exact, time, time_text
 from fairway.api.queues import lineage
@@ -42,7 +42,8 @@ from .meter import Meter
 from .status import is_over
 
 PERIOD_SECONDS, SAMPLE_SECONDS, HURRIED_SECONDS, LAST_SECONDS = 600.0, 30.0, 0.5, 5.0
-SETTLED_DAYS, AT_ONCE = 2, 200
+FIRST_SECONDS = 10.0  # until what the pools have is first written: a start has more urgent things to ask
+SETTLED_DAYS, LONGEST_GAP_DAYS, AT_ONCE = 2, 31, 200
 DAY, MONTH, POOLS, USES = "fairway.dev/day", "fairway.dev/month", "/pools", "/uses"
 LONGEST_NAME = 240
 CAPACITY = ""
@@ -105,11 +106,13 @@ class Accounts:
         self._books: defaultdict[str, Book] = defaultdict(Book)
         self._keys: defaultdict[str, set[str]] = defaultdict(set)  # of workloads that have used something of a queue
         self._closed: set[str] = set()
-        self._has_begun = False
+        self._has_begun, self._runs_from = False, 0.0
 
     async def run(self) -> None:
         """Until cancelled."""
-        for key in (POOLS, USES, *self._keys, *(f"{MONTH}/{one}" for one in self.means.view.months)):
+        self._runs_from = self.means.now()
+        self.agenda.note(POOLS, self._runs_from + FIRST_SECONDS)
+        for key in (USES, *self._keys, *(f"{MONTH}/{one}" for one in self.means.view.months)):
             self.agenda.note(key)
         try:
             await self.agenda.run(self._turn)
@@ -119,7 +122,7 @@ class Accounts:
 
     async def _conclude(self) -> None:
         """Writes what the pools had since the last turn; once this life is over nothing else knows it."""
-        if self._has_begun and self.means.election.is_leader():
+        if self.means.election.is_leader():
             await self._write_capacity(self.means.now())
 
     def note(self, old: WorkloadObject | None, new: WorkloadObject | None) -> None:
@@ -174,8 +177,6 @@ class Accounts:
             self.meter.sample(now, self.means.view.workloads.values(), self._uses())
             return now + SAMPLE_SECONDS
         if key == POOLS:
-            if not self._has_begun:
-                await self._begin()
             await self._write_capacity(now)
             return _next(now)
         await self._charge(key, now)
@@ -287,15 +288,22 @@ class Accounts:
             del book.days[day]
 
     async def _begin(self) -> None:
-        """Capacity is counted on from where it was written to."""
-        today = day_of(self.means.now())
-        await self._load(CAPACITY, after(today, -1), today)
-        known = [one.status.until for one in self._books[CAPACITY].days.values() if one is not None]
-        if found := max(filter(None, known), default=""):
-            self.meter.begin(time(found))
+        """Capacity is counted on from where it was written to, on one of the last days, else from the start."""
+        day = today = day_of(self.means.now())
+        until, days = "", self._books[CAPACITY].days
+        while not until and day > after(today, -LONGEST_GAP_DAYS):
+            await self._load(CAPACITY, day, today)
+            one, day = days.get(day), after(day, -1)
+            until = one.status.until if one else ""
+        found = {name: downtime(node) for name, node in self.means.view.nodes.items()}
+        if not self._has_begun:  # by a turn that came between
+            downs = {name: down for name, down in found.items() if down}
+            self.meter.begin(time(until) if until else self._runs_from, downs)
         self._has_begun = True
 
     async def _write_capacity(self, now: float) -> None:
+        if not self._has_begun:
+            await self._begin()
         for day, make in list(self.meter.since(now)):
             await self._load(CAPACITY, day, day)
             if not self._is_closed(self._books[CAPACITY], day):

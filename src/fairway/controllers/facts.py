@@ -67,8 +67,9 @@ class Facts:
         self._stale: set[str] = set()
         self._reading = workloads.Reading()
         self._selected: set[pods.Selected] = set()  # generated labels that selectors read
+        self._limited: set[str] = set()  # resources of volumes that some node attaches only so many of
         self._claimants: defaultdict[str, set[str]] = defaultdict(set)  # workloads by the claims that they use
-        self._queues_stale = False
+        self._queues_stale = self._claims_stale = False
         self._is_news = True
         self.is_shown = False
         self._told: dict[tuple[str, str], Fact] = {}
@@ -81,16 +82,16 @@ class Facts:
         seen = new or old
         assert seen is not None
         key = key_of(seen.metadata)
-        if kind == kinds.NODES:
-            self._tell("Node", key, self.outage.note(key, self._read(key, nodes.node, new) if new else None))
+        if kind in (kinds.NODES, kinds.CSI_NODES):
+            self._note_node(key)
         elif kind in KINDS:
             name, read = KINDS[kind]
             self._tell(name, key, self._read(key, read, new) if new else None)
             if isinstance(seen, DisruptionBudgetObject) and seen.spec.selector:
-                self._select(pods.selectable(pods.selector(seen.spec.selector)))
+                self._select(pods.selectable(seen.spec.selector.requirements()))
         elif group_kind(kind) in OWNERS or group_kind(kind) in GROUPS:
             self._stale.update(self.cases.moved(kind, seen))
-        elif kind in kinds.STORAGE:
+        elif kind in (*kinds.STORAGE, *kinds.CSI):
             self._note_storage(kind, key, old, new)
         elif kind == kinds.WORKLOADS:
             self._stale.update({key}, self.names.note(key, old, new))
@@ -101,6 +102,15 @@ class Facts:
             self._stale.update(self.view.workloads if kind != kinds.QUEUES else ())
         if kind == kinds.QUEUES and new is None:
             self._tell("Queue", key, None)
+
+    def _note_node(self, key: str) -> None:
+        """Tells of a node, with what its CSINode limits; once a driver is limited somewhere, its volumes count."""
+        said, drivers = self.view.nodes.get(key), self.view.csi_nodes.get(key)
+        node = self._read(key, nodes.node, said, None, drivers) if said else None
+        self._tell("Node", key, self.outage.note(key, node))
+        if new := (drivers.limits().keys() if drivers else set()) - self._limited:
+            self._limited |= new
+            self._stale.update(*self._claimants.values())
 
     def note_pod(self, key: str, seen: PodObject) -> None:
         """A pod of the workload changed."""
@@ -117,13 +127,17 @@ class Facts:
 
     def _note_storage(self, kind: Kind, key: str, *states: Object | None) -> None:
         """Reads anew what uses a claim that changed, or whose volume did. What was or is free may have been meant for
-        any of them, and so may a class."""
+        any that is not bound, and so may a class, or what its driver makes."""
         meant = [one.spec.claim_ref for one in states if isinstance(one, VolumeObject)]
         claims = [f"{one.namespace}/{one.name}" for one in meant if one.name] if meant else [key]
-        is_for_all = kind == kinds.STORAGE_CLASSES or not all(one.name for one in meant)
-        for claim in list(self._claimants) if is_for_all else claims:
-            self._stale.update(self._claimants.get(claim, ()))
+        is_for_all = kind not in (kinds.CLAIMS, kinds.VOLUMES) or not all(one.name for one in meant)
+        self._claims_stale |= is_for_all
+        self._stale.update(*(self._claimants.get(claim, ()) for claim in claims))
         self._reading = workloads.Reading()  # podsets that were read may mean something else now
+
+    def _is_open(self, claim: str) -> bool:
+        said = self.view.storage.claims.get(claim)
+        return said is None or said.status.phase != "Bound"
 
     def _select(self, *found: Iterable[pods.Selected]) -> None:
         """Read anew the pods with generated labels that no selector read before."""
@@ -145,6 +159,9 @@ class Facts:
             for key, queue in self.view.queues.items():
                 if fact := self._read(key, queues.queue, queue, reading.around):
                     self._tell("Queue", key, fact)
+        if self._claims_stale:
+            self._claims_stale = False
+            self._stale.update(*(self._claimants[claim] for claim in filter(self._is_open, self._claimants)))
         stale, self._stale = self._stale, set()
         for key in sorted(stale):
             self._settle(key, reading)
@@ -198,7 +215,7 @@ class Facts:
 
     def reading(self) -> workloads.Reading:
         spaces = {name: it.metadata.labels for name, it in self.view.namespaces.items()}
-        around = pods.Surroundings(self.view.storage, spaces, frozenset(self._selected))
+        around = pods.Surroundings(self.view.storage, spaces, frozenset(self._selected), frozenset(self._limited))
         known = self._reading.known if self._reading.around == around and len(self._reading.known) < MOST_KNOWN else {}
         self._reading = workloads.Reading(queues.priorities(self.view.classes), around, known)
         return self._reading

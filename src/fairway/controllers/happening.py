@@ -31,6 +31,11 @@ class Happening:
     facts: Mapping[str, object] = field(default_factory=dict)
     at: float | None = None
 
+    @property
+    def is_late(self) -> bool:
+        """Whether it happened while no controller led."""
+        return "late" in self.facts
+
 
 def happened(old: WorkloadObject | None, new: WorkloadObject | None) -> Iterator[Happening]:
     """What a change tells, in the order of a life."""

@@ -4,8 +4,9 @@
 
 What any other part logs has the same form, as the event `note`.
 Lines are kept and written by a task of their own, many at once and in a thread, so that neither a burst nor a slow
-reader holds up a cycle; of what is more than it may keep, only the number is told. Nothing of a workload's program,
-environment or notify address is written.
+reader holds up a cycle; of what is more than it may keep, only the number is told. What happened while no controller
+led is found in any order within a moment, and written in the order in which it happened. Nothing of a workload's
+program, environment or notify address is written.
 """
 
 import asyncio
@@ -16,13 +17,14 @@ import sys
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from operator import itemgetter
 
 from fairway.api.quantities import time_text
 from fairway.clock import Clock
 
 from .happening import Happening
 
-MOST_LINES, AT_ONCE = 20_000, 2_000
+MOST_LINES, AT_ONCE, GATHER_SECONDS = 20_000, 2_000, 1.0
 PLAIN = re.compile(r"[^\s\"=]+")
 LEVELS = {"failed": "warning", "pod-lost": "warning", "refused": "error"}
 log = logging.getLogger(__name__)
@@ -46,6 +48,7 @@ class Journal:
     def __init__(self, clock: Clock, write: Callable[[str], None] = to_stderr) -> None:
         self._clock, self._write = clock, write
         self._lines: deque[str] = deque()
+        self._late: list[tuple[float, str]] = []
         self._dropped = 0
         self._noted, self._turn = asyncio.Event(), asyncio.Lock()
 
@@ -54,10 +57,14 @@ class Journal:
         level = LEVELS.get(one.event, "info")
         if not log.isEnabledFor(getattr(logging, level.upper())):
             return
-        if len(self._lines) >= MOST_LINES:
+        if len(self._lines) + len(self._late) >= MOST_LINES:
             self._dropped += 1
             return
-        self._lines.append(line(one, level, self._clock.now() if one.at is None else one.at))
+        at = self._clock.now() if one.at is None else one.at
+        if one.is_late:
+            self._late.append((at, line(one, level, at)))
+        else:
+            self._lines.append(line(one, level, at))
         self._noted.set()
 
     async def run(self) -> None:
@@ -65,16 +72,24 @@ class Journal:
         try:
             while await self._noted.wait():
                 self._noted.clear()
+                if self._late:
+                    await self._clock.sleep(GATHER_SECONDS)
                 await self.flush()
         finally:
+            self._gather()
             while text := self._next():
                 self._write(text)
 
     async def flush(self) -> None:
         """Returns when all lines are written."""
         async with self._turn:
+            self._gather()
             while text := self._next():
                 await self._clock.in_thread(partial(self._write, text))
+
+    def _gather(self) -> None:
+        late, self._late = self._late, []
+        self._lines.extend(text for _, text in sorted(late, key=itemgetter(0)))
 
     def _next(self) -> str:
         """The next lines, and how many were dropped before them."""

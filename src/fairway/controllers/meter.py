@@ -3,13 +3,14 @@
 Two things. What pools have and no workload holds: the state of the last cycle holds until the next, and is summed in
 whole seconds. And how workloads used what they held: from the admission until all pods run it is starting; then the
 node says whether each device is busy or idle, and what no node says is unknown. A crash loses what was seen of
-workloads since their last charge, and it counts as unknown; the time that no controller watched counts as it was when
-the next one looked.
+workloads since their last charge, and it counts as unknown. The time that no controller watched counts as it was when
+the next one looked, but a node is no capacity from when it went down until it was back.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from msgspec.structs import astuple, replace
@@ -31,14 +32,16 @@ Row = NDArray[np.int64]
 @dataclass(slots=True)
 class Meter:
     """`last`: a cycle that was not looked at yet. `state`: milli-GPU of each pool since `at`. `sums`: by day, in
-    GPU-milliseconds. `batches`: what is being written, and until when it goes. `began`: by uid, from when on
-    still to be counted, and the milli-GPU."""
+    GPU-milliseconds. `batches`: what is being written, and until when it goes. `downs`: from when until when nodes were
+    last down; None until it is known from when on to count. `began`: by uid, from when on still to be counted, and the
+    milli-GPU."""
 
     last: tuple[Snapshot, Plan] | None = None
     state: Figures | None = None
-    at: int | None = None
+    at: int = 0
     sums: defaultdict[str, Figures] = field(default_factory=lambda: defaultdict(dict))
     batches: dict[str, tuple[str, Figures]] = field(default_factory=dict)
+    downs: Mapping[str, tuple[float, float]] | None = None
     sampled: float | None = None
     began: dict[str, tuple[float, int]] = field(default_factory=dict)
     seen: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
@@ -52,28 +55,36 @@ class Meter:
         self.last = snapshot, plan
 
     def _look(self) -> None:
-        if self.last is not None:
+        if self.last is not None and self.downs is not None:
             (snapshot, plan), self.last = self.last, None
-            seen = figures(snapshot, plan)
-            self.state = seen if self.state is None else self.state
+            if self.state is None:
+                self._bridge(snapshot, plan)
             self._advance(int(snapshot.now))
-            self.state = seen
+            self.state = figures(snapshot, plan)
 
-    def begin(self, until: float) -> None:
-        """Before this life the sums were written until then."""
-        first, self.at = self.at, int(until if self.at is None else min(until, self.at))
-        if first is not None:
-            self._advance(first)
+    def begin(self, at: float, downs: Mapping[str, tuple[float, float]]) -> None:
+        """Until then the sums were written before this life, or then it began; `downs`: when nodes were last down."""
+        self.at, self.downs = int(at), downs
+
+    def _bridge(self, snapshot: Snapshot, plan: Plan) -> None:
+        """What was before the first look counts as it is then, without the nodes that were down."""
+        spans_of = {name: (int(began), int(ended)) for name, (began, ended) in (self.downs or {}).items()}
+        first, last = self.at, int(snapshot.now)
+        turns = sorted({turn for down in spans_of.values() for turn in down if first < turn < last})
+        for start, end in pairwise((first, *turns, last)):
+            down = frozenset(name for name, (began, ended) in spans_of.items() if began <= start and end <= ended)
+            self.state = figures(snapshot, plan, down)
+            self._advance(end)
 
     def _advance(self, now: int) -> None:
         """What held since counts until now. Until the first look it is not known."""
         if self.state is None:
             return
-        for day, start, end in spans(self.at, now) if self.at is not None else ():
+        for day, start, end in spans(self.at, now):
             for pool, each in self.state.items():
                 own = self.sums[day]
                 own[pool] = _sum(own.get(pool, PoolDay()), each, int(end - start))
-        self.at = now if self.at is None else max(now, self.at)
+        self.at = max(now, self.at)
 
     def since(self, now: float) -> Iterator[tuple[str, Make]]:
         """Each day with what makes a UsageDay's status of the one before. What is in it already is not added again."""
@@ -145,19 +156,21 @@ class Meter:
         return found
 
 
-def figures(snapshot: Snapshot, plan: Plan) -> Figures:
-    """Milli-GPU of each pool at one moment. What is promised is reserved as far as its room is free already."""
+def figures(snapshot: Snapshot, plan: Plan, but: Set[str] = frozenset()) -> Figures:
+    """Milli-GPU of each pool at one moment, without some nodes. What is promised is reserved as far as its room is free
+    already."""
     free, outside, capacity = (_gpus(snapshot, each) for each in (snapshot.free, snapshot.outside, snapshot.capacity))
     promised: Counter[str] = Counter()
     leaving: Counter[str] = Counter()
     for one in snapshot.running:
-        if one.is_promised or one.is_leaving:
+        if (one.is_promised or one.is_leaving) and but.isdisjoint(one.admission.nodes):
             gpus = held_by(one.workload, one.admission).get(GPU, 0)
             (promised if one.is_promised else leaving)[one.admission.pool] += gpus
     idle = free.clip(0)
     kept, found = np.minimum(_kept(snapshot, plan, idle), idle), {}
+    is_up = np.array([node.name not in but for node in snapshot.nodes], np.bool_)
     for index, pool in enumerate(snapshot.pools):
-        mask = snapshot.pool_of == index
+        mask = (snapshot.pool_of == index) & is_up
         if total := int(capacity[mask].sum()):
             usable, unusable = mask & snapshot.is_usable, mask & ~snapshot.is_usable
             twice = int((idle - free)[mask].sum())

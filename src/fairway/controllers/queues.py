@@ -97,7 +97,7 @@ class Queues:
         self._written: dict[str, float] = {}
         self._hurried: defaultdict[str, set[str]] = defaultdict(set)  # uids that a deletion waits for
         self._must_make = False
-        self._owed: Mapping[str, float] = {}  # GPU-seconds that budgets are not charged for yet
+        self._owed: Mapping[str, Mapping[str, float]] = {}  # GPU-seconds not charged yet, by queue and workload
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -110,7 +110,7 @@ class Queues:
         self.meter.watch(snapshot, plan)
         pictures = pictures_of(snapshot, plan, usage)
         for name, picture in pictures.items():
-            picture = dataclasses.replace(picture, reserved=picture.reserved + self._owed.get(name, 0.0))
+            picture = dataclasses.replace(picture, reserved=picture.reserved + sum(self._owed.get(name, {}).values()))
             if self._pictures.get(name) != picture:
                 self._pictures[name] = picture
                 self._note(name)
@@ -163,10 +163,10 @@ class Queues:
             found[name] = owing(found[name], self._owed[name], now=snapshot.now)
         return dataclasses.replace(snapshot, queues=found)
 
-    def _owing(self, snapshot: Snapshot) -> dict[str, float]:
-        """GPU-seconds, by queue, that its ledger lacks yet of what neither waits nor runs in the snapshot: it is over,
-        whether that is written or not, or suspended."""
-        found, view = defaultdict[str, float](float), self.means.view
+    def _owing(self, snapshot: Snapshot) -> dict[str, dict[str, float]]:
+        """GPU-seconds, by queue and workload, that its ledger lacks yet of what neither waits nor runs in the snapshot:
+        it is over, whether that is written or not, or suspended."""
+        found, view = defaultdict[str, dict[str, float]](dict), self.means.view
         if all(queue.budget is None for queue in snapshot.queues.values()):
             return found
         goes_on = {*map(attrgetter("key"), snapshot.pending), *(one.workload.key for one in snapshot.running)}
@@ -175,7 +175,8 @@ class Queues:
                 status = used(said, now=snapshot.now)
                 parts = queues.budgeted(view.queues, said.spec.queue, status.attained, used_by_day(status))
                 for name in snapshot.queues.keys() & names:
-                    found[name] += snapshot.queues[name].counted(*parts[name], snapshot.now)
+                    if counts := snapshot.queues[name].counted(*parts[name], snapshot.now):
+                        found[name][key_of(said.metadata)] = counts
         return found
 
     def learned(self, snapshot: Snapshot) -> Snapshot:

@@ -55,7 +55,11 @@ class View:
             self._store(kinds.CLAIMS, objects.ClaimObject),
             self._store(kinds.VOLUMES, objects.VolumeObject),
             self._store(kinds.STORAGE_CLASSES, objects.StorageClassObject),
+            self._store(kinds.CSI_DRIVERS, objects.CsiDriverObject),
+            self._store(kinds.CAPACITIES, objects.CapacityObject),
         )
+        self.csi_nodes = self._store(kinds.CSI_NODES, objects.CsiNodeObject)
+        self._csi = {kind: self._informers.pop(kind) for kind in kinds.CSI}  # watched where they are served
         self.stored = self._store(kinds.WORKLOADS, types.WorkloadObject)
         self.workloads: dict[str, types.WorkloadObject] = {}
         self.jobs = self._store(kinds.JOBS, batch.Job)
@@ -77,6 +81,10 @@ class View:
     async def _follow(self, tasks: asyncio.TaskGroup) -> None:
         """Watches the owners whose definition is served, and no others."""
         builtin = self._owners | await self._core_groups()
+        served_csi = {it["kind"] for it in await self._resources(kinds.CSI_NODES.group_version)}
+        for kind in (it for it in kinds.CSI if it.name in served_csi):
+            self._informers[kind] = self._csi[kind]
+            tasks.create_task(self._csi[kind].run())
         running: dict[tuple[str, str], asyncio.Task[None]] = {}
         while True:
             await self._defined.wait()
@@ -94,22 +102,21 @@ class View:
             self._followed.set()
 
     async def _core_groups(self) -> dict[tuple[str, str], Kind]:
-        """Kubernetes' own kind for gangs, where it has one. It asks once: that changes with the API server."""
-        group, kind = CORE
+        """Kubernetes' own kind for gangs, where it has one."""
+        for version in GROUPS[CORE]:
+            for it in await self._resources(version):
+                if it["kind"] == CORE[1] and "/" not in it["name"]:
+                    return {CORE: Kind(CORE[1], str(it["name"]), version)}
+        return {}
+
+    async def _resources(self, version: str) -> list[dict[str, Any]]:
+        """What is served of a version of a group. It asks once: that changes with the API server."""
         while True:
             try:
-                for version in GROUPS[CORE]:
-                    if plural := await self._plural(version, kind):
-                        return {CORE: Kind(kind, plural, version)}
-                return {}
+                return await self._client.resources(version)
             except (ApiError, OSError) as error:
-                log.warning("what %s serves is not known: %s; trying again", group, error)
+                log.warning("what %s serves is not known: %s; trying again", version, error)
                 await self._client.clock.sleep(self._client.chance.jitter(AGAIN_SECONDS))
-
-    async def _plural(self, version: str, kind: str) -> str:
-        """Where objects of a kind are served in a version; "" where they are not."""
-        served = await self._client.resources(version)
-        return next((str(it["name"]) for it in served if it["kind"] == kind and "/" not in it["name"]), "")
 
     async def synced(self) -> None:
         """Returns when every informer has its first list, those of the owners that are defined included."""

@@ -3,8 +3,9 @@
 The first verdict on a workload is written as fast as any decision, but that its queue does not exist a moment later: a
 queue made with its first workloads may be seen after them. After that another reason goes before all else;
 other words are written every ten seconds and a position that alone has changed once a minute, but sooner where the
-workload is among the next. So what one finished job costs is bounded however many wait: a plan is noted a few verdicts
-at a time, what starts is written meanwhile, and the words are made when they are written.
+workload is among the next, and at once where it is the first no longer. So what one finished job costs is bounded
+however many wait: a plan is noted a few verdicts at a time, what starts is written meanwhile, and the words are made
+when they are written.
 """
 
 import asyncio
@@ -97,6 +98,7 @@ class Waits:
         else:
             is_moved_on = (before.facts, before.starts_at) == (verdict.facts, verdict.starts_at)
             pause = min(MINUTE if is_moved_on else WORDS_SECONDS, verdict.position * SECONDS_A_PLACE)
+            pause = 0.0 if before.position == 1 < verdict.position else pause  # another has its place, and says so
             self._renewals.note(key, self._written.get(key, 0.0) + pause)
 
     def _is_new(self, key: str) -> bool:

@@ -62,15 +62,15 @@ def free_bytes(folder: Path) -> int:
 
 def usage(folder: Path, namespace: str) -> str:
     """How much is free, what takes most of a data directory, and whose it is: jobs of the reader's `namespace` and the
-    folders of their logs are named, of others the namespace."""
+    folders of their logs are named, of others none is."""
     text, whose = _largest(Counter({name: size for size, name in _sizes(folder)})), Counter[str]()
     for size, name in _sizes(folder / "pods"):
         said = read_origin(folder / "pods" / name)
         own = f"job {short_name(said.workload)}" if said else name
-        whose[own if not said or said.namespace == namespace else f"jobs of namespace {said.namespace}"] += size
+        whose[own if not said or said.namespace == namespace else "jobs of other namespaces"] += size
     for size, space in _sizes(folder / "logs"):
         own = Counter({f"logs/{space}/{name}": most for most, name in _sizes(folder / "logs" / space)})
-        whose.update(own if space == namespace else {f"logs/{space}": size})
+        whose.update(own if space == namespace else {"logs of other namespaces": size})
     names = _largest(whose)
     return f"{shown(free_bytes(folder))} free; in {folder}: {text}" + (f" (of it: {names})" if names else "")
 

@@ -167,6 +167,8 @@ class _Cluster:
         pods.mkdir(mode=0o700, exist_ok=True)
         tenant, limits = tenants(client("runner")) if options.team else None, hierarchies()
         node["status"]["conditions"].append(limits.condition(clock.now()))
+        if options.containers:
+            node["status"]["nodeInfo"]["containerRuntimeVersion"] = f"fairway://{options.containers}"
         if can_save(of_others=options.team):
             node["metadata"]["annotations"][CAN_PAUSE] = TO_DISK
         if limits.missing:

@@ -95,15 +95,15 @@ class Cycle:
         return {one.key: one.after for one in self.snapshot.pending}
 
     @cached_property
-    def attained(self) -> dict[str, float]:
-        """GPU-seconds that count in a queue's budget, of what workloads used in attempts before the present one."""
-        found, known = defaultdict[str, float](float), self.snapshot.queues
+    def attained(self) -> dict[str, dict[str, float]]:
+        """GPU-seconds, by queue and workload, that count in the queue's budget of attempts before the present one."""
+        found, known = defaultdict[str, dict[str, float]](dict), self.snapshot.queues
         parents = {name: queue.parent for name, queue in known.items()}
         ones = chain(self.snapshot.pending, map(attrgetter("workload"), self.snapshot.running))
         for one in filter(attrgetter("attained"), ones):
             parts = budgeted(lambda name: parents.get(name, ""), one.queue, one.attained, one.days)
             for name in parts.keys() & known:
-                found[name] += known[name].counted(*parts[name], self.now)
+                found[name][one.key] = known[name].counted(*parts[name], self.now)
         return found
 
     @cached_property

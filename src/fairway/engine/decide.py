@@ -17,7 +17,7 @@ from .batch import Batch
 from .candidates import CandidateSets
 from .cycle import Attempt, Cycle
 from .elastic import grow
-from .eligibility import bound, delay, over_guaranteed, over_limit, refusal
+from .eligibility import commitments, delay, over_guaranteed, over_limit, refusal
 from .eviction_rules import full_bucket, over_share, rules_for
 from .explain import census, explain, may_fit, open_to
 from .lifecycle import release, replace_lost
@@ -132,7 +132,8 @@ def plan_of(cycle: Cycle, lines: dict[str, PendingQueue]) -> Plan:
         elif key not in verdicts:
             verdicts[key] = keeps[key] = last.keeps.get(key) or Keep(key)
     last.waits, last.keeps, last.lines = waits, keeps, {} if started else passed
-    reserved = {name: bound(at, cycle) for name, at in cycle.tree.branches.items() if at.queue.budget is not None}
+    bounded = {name: at for name, at in cycle.tree.branches.items() if at.queue.budget is not None}
+    reserved = {name: sum(commitments(at, cycle).values()) for name, at in bounded.items()}
     shares, guaranteed = cycle.tree.shares(), cycle.tree.shares(attrgetter("guaranteed"))
     return Plan(tuple(verdicts.values()), shares, cycle.again_at, reserved, guaranteed)
 

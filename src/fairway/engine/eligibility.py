@@ -4,6 +4,7 @@ Each function gives the reason and its facts, or None. They are asked in the ord
 user claims is held against the strictest ancestor. Room, holds and victims are not looked at here.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import chain
@@ -111,8 +112,9 @@ def _overruns(branch: Branch, workload: Workload, gpus: float, cycle: Cycle) -> 
     queue, (spent, since) = branch.queue, branch.queue.spent(cycle.now)
     period, budget = queue.budget_period, queue.budget or 0
     ends = None if queue.ledger.budget_since is None or period is None else since + period
-    counted = lasts(workload, 0.0, cycle)
-    spending = Spending(budget, spent, bound(branch, cycle), gpus * counted)
+    counted, owed = lasts(workload, 0.0, cycle), dict(queue.ledger.uncharged)
+    held, rest = commitments(branch, cycle), sum(owed.values())
+    spending = Spending(budget, spent - rest, sum(held.values()) + rest, gpus * counted)
     if sum(spending[1:]) <= budget:
         return None
     if ends is not None:
@@ -120,6 +122,8 @@ def _overruns(branch: Branch, workload: Workload, gpus: float, cycle: Cycle) -> 
     return Reason.BUDGET_SPENT, Facts(
         queue=queue.name, resource=GPU, spending=spending, until=ends, longest=budget / gpus // 1,
         assumed=counted if cycle.tree.time_limit(workload) is None else None,
+        blocking=tuple(sorted(key for key, amount in (held | owed).items() if amount and key != workload.key))
+        if cycle.policy.tells_why else (),
     )  # fmt: skip
 
 
@@ -132,16 +136,18 @@ def lasts(workload: Workload, ran: float, cycle: Cycle) -> float:
     return max(ran, DAY) if left is None else left
 
 
-def bound(branch: Branch, cycle: Cycle) -> float:
-    """GPU-seconds that workloads of the queue can come to, with those of earlier attempts in this period: they are
-    charged at their end."""
+def commitments(branch: Branch, cycle: Cycle) -> dict[str, float]:
+    """GPU-seconds that each workload of the queue can come to, with those of earlier attempts in this period: it is
+    charged at its end."""
     below = {one for one in cycle.tree.branches if cycle.tree.is_under(one, branch.queue.name)}
-    total = cycle.attained[branch.queue.name]
-    total += sum(_comes_to(one, cycle) for one in cycle.draft.running.values() if one.workload.queue in below)
-    for one, admission in cycle.draft.started.values():
+    total = defaultdict[str, float](float, cycle.attained[branch.queue.name])
+    for key, running in cycle.draft.running.items():
+        if running.workload.queue in below:
+            total[key] += _comes_to(running, cycle)
+    for key, (one, admission) in cycle.draft.started.items():
         if one.queue in below:
-            counts = counts_of(one.podsets, admission)
-            total += _gpus(one, counts, admission.pool, cycle) * lasts(one, 0.0, cycle)
+            gpus = _gpus(one, counts_of(one.podsets, admission), admission.pool, cycle)
+            total[key] += gpus * lasts(one, 0.0, cycle)
     return total
 
 

@@ -25,7 +25,7 @@ from .model import CPU, GPU, MEMORY, PODS, Admission, Expression, Node, PodSet, 
 from .place import Ask, asked_of, cache_of, place, room_for
 from .plan import RANK, Bar, Census, Facts, Obstacle, Reason, Why
 from .pod_affinity import attracts, follows, near, parted, skews
-from .resources import DEVICE, counted, counts_of
+from .resources import DEVICE, counted, counts_of, supply
 from .snapshot import MOST_KEPT, Columns, Mask, Memo, Snapshot, of_nodes, remember
 from .topology import domain_rooms, levels_asked, tree_of
 
@@ -166,7 +166,7 @@ def _grows(empty: Draft, ask: Ask, pool: str) -> bool:
 
 def _pods_in(offered: dict[str, int], draft: Draft, request: Request) -> int:
     needs = ((draft.snapshot.resources[column], amount) for column, amount in request.needs)
-    room = [offered.get(name, 0) // amount for name, amount in needs if name != PODS]
+    room = [supply(offered, name) // amount for name, amount in needs if name != PODS]
     return min(room, default=1)
 
 

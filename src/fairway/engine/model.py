@@ -17,6 +17,7 @@ Budgeted = tuple[float, tuple[tuple[float, float], ...]]
 """GPU-seconds that count in a queue's budget, and those of them by UTC day: end of the day, amount."""
 
 CPU, MEMORY, PODS, GPU = "cpu", "memory", "pods", "nvidia.com/gpu"
+ATTACHABLE = "attachable-volumes-"  # begins the resources of which a node without a limit has any number
 
 Operator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
 
@@ -100,7 +101,7 @@ class Spread:
 class PodClass:
     """All that placement reads of a pod; pods alike share one value. `requests` holds no pod slot (each takes one,
     unless it says another number) and, with a fraction or GPU memory, no GPU. `affinity` is one of: any of its terms;
-    `volumes`: each of them likewise."""
+    `volumes`: each of them likewise. `attaches`: how many volumes, by ATTACHABLE resource."""
 
     namespace: str = "default"
     requests: Amounts = ()
@@ -108,6 +109,7 @@ class PodClass:
     node_selector: tuple[tuple[str, str], ...] = ()
     affinity: tuple[Term, ...] = ()
     volumes: tuple[tuple[Term, ...], ...] = ()
+    attaches: Amounts = ()
     preferences: tuple[Preference, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     pod_affinity: tuple[PodAffinity, ...] = ()
@@ -380,6 +382,7 @@ class Ledger:
     users: tuple[tuple[str, Decayed], ...] = ()  # GPU·seconds
     budget_spent: float = 0.0  # GPU-seconds in the current period
     budget_since: float | None = None
+    uncharged: tuple[tuple[str, float], ...] = ()  # workload → GPU-seconds in `budget_spent` all the same
     evicted: tuple[tuple[str, Decayed], ...] = ()  # pool → milli-GPU in the token bucket, drained linearly
     runtimes: tuple[tuple[tuple[str, str], Sketch], ...] = ()  # (user, name) → runtimes; "" = wider group
     stretch: float = 2.0  # of the wait until p90, so that nine in ten start by then; as long as little was learned: 2

@@ -1,8 +1,9 @@
 """Resource names and the columns they stand in; what a pod takes of its node and what it counts in a quota.
 
-Whole numbers only. A pod takes its requests, one pod slot and, when it shares a device, so many milli-GPU of it. In
-quotas of `nvidia.com/gpu` a fraction counts as a fraction, GPU memory as request ÷ smallest GPU memory of the pool
-(rounded up), a MIG profile `nvidia.com/mig-<n>g.<m>gb` as n·1000/7 milli, summed over the pods before it is divided.
+Whole numbers only. A pod takes its requests, the volumes that its node attaches, one pod slot and, when it shares a
+device, so many milli-GPU of it. In quotas of `nvidia.com/gpu` a fraction counts as a fraction, GPU memory as request ÷
+smallest GPU memory of the pool (rounded up), a MIG profile `nvidia.com/mig-<n>g.<m>gb` as n·1000/7 milli, summed over
+the pods before it is divided.
 """
 
 import re
@@ -10,11 +11,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
-from .model import CPU, GPU, MEMORY, PODS, Admission, Amounts, Node, PodClass, PodSet, amounts
+from .model import ATTACHABLE, CPU, GPU, MEMORY, PODS, Admission, Amounts, Node, PodClass, PodSet, amounts
 
 FIRST = (CPU, MEMORY, PODS, GPU)  # the columns every snapshot has, in this order; the others follow by name
 
 DEVICE = 1000  # milli-GPU in a whole device
+
+UNLIMITED = 1 << 40  # more than any workload asks for; the sum over all nodes stays in 64 bits
 
 UNIT = {CPU: 1000, MEMORY: 2**30, GPU: DEVICE}
 """The whole unit in which shares are dealt out: one CPU, one GiB, one device; one of anything else."""
@@ -40,7 +43,7 @@ def shared(pod: PodClass, gpu_memory: int) -> int:
 
 def taken(pod: PodClass, gpu_memory: int) -> dict[str, int]:
     """What one pod takes of its node, by resource."""
-    amount = dict(pod.requests)
+    amount = dict(pod.requests + pod.attaches)
     amount.setdefault(PODS, 1)
     if part := shared(pod, gpu_memory):
         amount[GPU] = part
@@ -49,7 +52,8 @@ def taken(pod: PodClass, gpu_memory: int) -> dict[str, int]:
 
 @lru_cache(1 << 12)
 def frozen(podsets: tuple[PodSet, ...], *, on_disk: bool = False) -> tuple[PodSet, ...]:
-    """The podsets as they count while they are paused: their memory, unless that is on disk, and a pod slot each."""
+    """The podsets as they count while they are paused: their memory, unless that is on disk, their volumes, and a pod
+    slot each."""
     kept = () if on_disk else (MEMORY,)
     requests = (tuple(each for each in one.pod.requests if each[0] in kept) for one in podsets)
     pods = (replace(one.pod, requests=own, gpu_fraction=0, gpu_memory=0) for one, own in zip(podsets, requests))
@@ -59,7 +63,8 @@ def frozen(podsets: tuple[PodSet, ...], *, on_disk: bool = False) -> tuple[PodSe
 @lru_cache(1 << 12)
 def thawed(podsets: tuple[PodSet, ...], *, on_disk: bool = False) -> tuple[PodSet, ...]:
     """The podsets as they count when they resume after a pause: without what `frozen` holds."""
-    return tuple(replace(one, pod=replace(one.pod, requests=_rest(one.pod, on_disk=on_disk))) for one in podsets)
+    rests = (replace(one.pod, requests=_rest(one.pod, on_disk=on_disk), attaches=()) for one in podsets)
+    return tuple(replace(one, pod=rest) for one, rest in zip(podsets, rests))
 
 
 def memory_of(podsets: tuple[PodSet, ...], admission: Admission) -> int:
@@ -124,3 +129,8 @@ def capacity_of(node: Node) -> Mapping[str, int]:
         whole = sum(DEVICE for device in node.devices if device.is_healthy and not device.is_partitioned)
         offered[GPU] = min(offered[GPU], whole)
     return offered
+
+
+def supply(capacity: Mapping[str, int], resource: str) -> int:
+    """How much of a resource a node of this capacity has; UNLIMITED of volumes that nothing limits."""
+    return capacity.get(resource, UNLIMITED if resource.startswith(ATTACHABLE) else 0)

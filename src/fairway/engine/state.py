@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from . import model
 from .labels import selects
 from .plan import Admit, Evict, Finish, Keep, Plan, Resize, Verdict, Wait
-from .resources import DEVICE, capacity_of, columns, counts_of, device_memory, shared, taken
+from .resources import DEVICE, capacity_of, columns, counts_of, device_memory, shared, supply, taken
 from .snapshot import TURN, Columns, Mask, Memo, Snapshot, Tally
 
 DEFAULT_POOL = model.Pool("default")
@@ -120,6 +120,7 @@ class State:
         self._moved = True  # nodes came, went or changed, or pools did
         self._rows: dict[str, int] = {}
         self._resources: tuple[str, ...] = columns(())
+        self._unsaid: dict[str, int] = {}  # how much a node has of a resource that it does not name
         self._columns = np.zeros((3, len(self._resources), 0), np.int64)  # capacity, free, outside
         self._device_free = np.zeros((0, 0), np.int64)
         self._layout = Layout((), (), np.zeros(0, np.int32), np.zeros(0, np.bool_), (), Memo())
@@ -306,7 +307,7 @@ class State:
 
     def _note(self, pod: model.PodClass) -> None:
         self._is_social |= bool(pod.pod_affinity or pod.spread or pod.host_ports or pod.exclusive)
-        for name, _ in pod.requests:
+        for name, _ in pod.requests + pod.attaches:
             if name not in self._resources:
                 self._widen(name)
 
@@ -323,6 +324,7 @@ class State:
         before, self._resources = self._resources, columns((*self._resources, resource))
         wider = np.zeros((3, len(self._resources), len(self._rows)), np.int64)
         wider[:, [self._resources.index(name) for name in before]] = self._columns
+        wider[:2, self._resources.index(resource)] = self._unsaid[resource] = supply({}, resource)
         self._columns = wider
 
     def _lay_out(self) -> None:
@@ -355,7 +357,7 @@ class State:
     def _write(self, name: str, row: int) -> None:
         """The column of one node, from its capacity and all that is on it."""
         node, resources, memory = self._nodes[name], self._resources, self._memory(name, row)
-        offered = capacity_of(node)
+        offered = {**self._unsaid, **capacity_of(node)}
         devices = [DEVICE if one.is_healthy and not one.is_partitioned else 0 for one in node.devices]
         slot_of = {one.index: slot for slot, one in enumerate(node.devices)}
         held, outside = dict.fromkeys(resources, 0), dict.fromkeys(resources, 0)

@@ -74,6 +74,10 @@ CLAIMS = Kind("PersistentVolumeClaim", "persistentvolumeclaims")
 VOLUMES = Kind("PersistentVolume", "persistentvolumes", is_namespaced=False)
 STORAGE_CLASSES = Kind("StorageClass", "storageclasses", "storage.k8s.io/v1", is_namespaced=False)
 STORAGE = (CLAIMS, VOLUMES, STORAGE_CLASSES)
+CSI_NODES = Kind("CSINode", "csinodes", "storage.k8s.io/v1", is_namespaced=False)
+CSI_DRIVERS = Kind("CSIDriver", "csidrivers", "storage.k8s.io/v1", is_namespaced=False)
+CAPACITIES = Kind("CSIStorageCapacity", "csistoragecapacities", "storage.k8s.io/v1")
+CSI = (CSI_NODES, CSI_DRIVERS, CAPACITIES)
 DISRUPTION_BUDGETS = Kind("PodDisruptionBudget", "poddisruptionbudgets", "policy/v1")
 MUTATING_WEBHOOKS = Kind(
     "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", "admissionregistration.k8s.io/v1", False

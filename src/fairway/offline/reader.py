@@ -23,19 +23,11 @@ from fairway.api.names import SUSPENDED, called
 from fairway.api.nodes import node
 from fairway.api.objects import GROUP, Metadata, Part, PodObject
 from fairway.api.owners import DEFAULT_QUEUE
-from fairway.api.pods import (
-    Selected,
-    Surroundings,
-    foreign,
-    gates,
-    selectable,
-    selected_by,
-    selector,
-)
+from fairway.api.pods import Selected, Surroundings, foreign, gates, selectable, selected_by
 from fairway.api.quantities import Malformed, shown, time, within
 from fairway.api.types import WorkloadObject
 from fairway.api.volumes import Storage
-from fairway.api.workloads import Reading, fact, kept, recent
+from fairway.api.workloads import Reading, fact, kept, key_of, recent
 from fairway.engine import Ended, Node, Pod, Pool, Queue, Running, Workload, World, selects
 
 T = TypeVar("T", bound=Part)
@@ -50,6 +42,9 @@ FORMS: Mapping[tuple[str, str], type[Part]] = {
     ("", "PersistentVolume"): objects.VolumeObject,
     ("", "PersistentVolumeClaim"): objects.ClaimObject,
     ("storage.k8s.io", "StorageClass"): objects.StorageClassObject,
+    ("storage.k8s.io", "CSINode"): objects.CsiNodeObject,
+    ("storage.k8s.io", "CSIDriver"): objects.CsiDriverObject,
+    ("storage.k8s.io", "CSIStorageCapacity"): objects.CapacityObject,
     ("scheduling.k8s.io", "PriorityClass"): objects.PriorityClassObject,
     ("policy", "PodDisruptionBudget"): objects.DisruptionBudgetObject,
     ("topology.node.k8s.io", "NodeResourceTopology"): objects.NodeTopologyObject,
@@ -59,7 +54,7 @@ FORMS: Mapping[tuple[str, str], type[Part]] = {
     (GROUP, "Workload"): WorkloadObject,
 }
 NAMESPACED: tuple[type[Part], ...] = (
-    PodObject, objects.ClaimObject, objects.DisruptionBudgetObject, WorkloadObject,
+    PodObject, objects.ClaimObject, objects.CapacityObject, objects.DisruptionBudgetObject, WorkloadObject,
 )  # fmt: skip
 LONGEST_CHAIN, MOST_TIME = 8, 64
 TO_COME = frozenset(("deadline", "start", "forecast", f"{GROUP}/deadline"))
@@ -126,8 +121,8 @@ def read(
     has_storage: bool = True,
 ) -> World:
     """The World of these objects, as they are written or decoded already; raises Malformed. `everything`: pods and jobs
-    count that are not managed. `is_live`: a workload with an ambiguous `after` waits instead of raising. Without
-    `has_storage` claims are not known, and count for nothing."""
+    count that are not managed. `is_live`: there is no queue that is not written, and a workload with an ambiguous
+    `after` waits instead of raising. Without `has_storage` claims are not known, and count for nothing."""
     said = [one if isinstance(one, Part) else cleaned(one) for one in manifests]
     cluster = Cluster()
     for one in said:
@@ -157,7 +152,7 @@ def read(
         now=now,
         nodes=nodes,
         pools=pools,
-        queues=_owing(_queues(cluster, around), cluster, goes_on, now),
+        queues=_owing(_queues(cluster, around, is_live), cluster, goes_on, now),
         pending=tuple(_gated(_after(one, aliases), cluster) for one in facts if isinstance(one, Workload)),
         running=tuple(waiting_for(one, running) for one in running),
         pods=(*_used(cluster, around, counted), *chain.from_iterable(frozen)),
@@ -222,12 +217,14 @@ def _add(cluster: Cluster, said: object) -> None:
 
 
 def _around(cluster: Cluster, known: Iterable[WorkloadObject], *, has_storage: bool) -> Surroundings:
-    kinds = objects.ClaimObject, objects.VolumeObject, objects.StorageClassObject
+    kinds = (objects.ClaimObject, objects.VolumeObject, objects.StorageClassObject, objects.CsiDriverObject,
+             objects.CapacityObject)  # fmt: skip
     spaces = {key.partition("/")[0] for form in NAMESPACED for key in cluster.parts[form]}
     spaces |= {space for space, _, _ in cluster.owned} | cluster.parts[objects.NamespaceObject].keys()
     storage = Storage(*map(cluster.all, kinds)) if has_storage else None
     labels = {space: cluster.labels(space) for space in spaces}
-    return Surroundings(storage, labels, frozenset(_selected(cluster, known)))
+    limited = chain.from_iterable(one.limits() for one in cluster.all(objects.CsiNodeObject).values())
+    return Surroundings(storage, labels, frozenset(_selected(cluster, known)), frozenset(limited))
 
 
 def _selected(cluster: Cluster, known: Iterable[WorkloadObject]) -> Iterator[Selected]:
@@ -236,29 +233,32 @@ def _selected(cluster: Cluster, known: Iterable[WorkloadObject]) -> Iterator[Sel
     for one in (*cluster.all(PodObject).values(), *templates):
         yield from selected_by(one)
     for budget in cluster.all(objects.DisruptionBudgetObject).values():
-        yield from selectable(selector(budget.spec.selector or objects.LabelSelector()))
+        yield from selectable((budget.spec.selector or objects.LabelSelector()).requirements())
 
 
 def _nodes(cluster: Cluster) -> tuple[Node, ...]:
-    inside = cluster.all(objects.NodeTopologyObject)
-    return cluster.each(objects.NodeObject, lambda one: node(one, inside.get(one.metadata.name)))
+    inside, drivers = cluster.all(objects.NodeTopologyObject), cluster.all(objects.CsiNodeObject)
+    return cluster.each(
+        objects.NodeObject, lambda one: node(one, inside.get(one.metadata.name), drivers.get(one.metadata.name))
+    )
 
 
-def _queues(cluster: Cluster, around: Surroundings) -> tuple[Queue, ...]:
-    """Those written, and `default`, which every cluster has."""
+def _queues(cluster: Cluster, around: Surroundings, is_live: bool) -> tuple[Queue, ...]:
+    """Those written, and `default`, which a controller makes as it starts."""
     found = cluster.each(types.QueueObject, lambda one: queues.queue(one, around))
-    return found if any(one.name == DEFAULT_QUEUE for one in found) else (*found, Queue(DEFAULT_QUEUE))
+    return found if is_live or any(one.name == DEFAULT_QUEUE for one in found) else (*found, Queue(DEFAULT_QUEUE))
 
 
 def _owing(found: Iterable[Queue], cluster: Cluster, goes_on: Set[str], now: float) -> tuple[Queue, ...]:
     """With what stopped, and is not charged yet, in their budgets."""
-    known = {one.name: one for one in found}
+    known, owed = {one.name: one for one in found}, defaultdict[str, dict[str, float]](dict)
     for said, names in queues.uncharged(cluster.all(WorkloadObject), cluster.all(types.QueueObject), goes_on):
         attained, days = said.status.attained, within("status.served.days", used_by_day, said.status)
         parts = queues.budgeted(cluster.all(types.QueueObject), said.spec.queue, attained, days)
-        for it in map(known.__getitem__, known.keys() & names):
-            known[it.name] = owing(it, it.counted(*parts[it.name], now), now=now)
-    return tuple(known.values())
+        for name in known.keys() & names:
+            if counts := known[name].counted(*parts[name], now):
+                owed[name][key_of(said.metadata)] = counts
+    return tuple(owing(one, owed[name], now=now) if name in owed else one for name, one in known.items())
 
 
 def _workloads(cluster: Cluster, *, everything: bool) -> dict[str, WorkloadObject]:

@@ -69,10 +69,9 @@ class WhatIf:
         trial = Trial(self._basis, ours, self._decisions)
         running = [one for one in self._world.running if not one.is_leaving and not one.is_promised]
         limit, free = _limit(self._world, wait), _unbound(ours)
-        blocking = wait.facts.blocking or _in_the_way(running, wait.facts.domain, trial)
-        if wait.reason is Reason.BUDGET_SPENT:  # what only holds room is in the way, but holds none of it
-            tree, queues = self._basis.draft.tree, {one.workload.key: one.workload.queue for one in running}
-            blocking = tuple(key for key in blocking if tree.is_under(queues[key], wait.facts.queue))
+        blocking = wait.facts.blocking
+        if not blocking and wait.reason is not Reason.BUDGET_SPENT:  # what only holds room holds none of a budget
+            blocking = _in_the_way(running, wait.facts.domain, trial)
         holders = [one for one in running if one.workload.key in blocking] if wait.reason in SHORT_OF_ROOM else []
         return replace(
             wait.facts,

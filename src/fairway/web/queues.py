@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from fairway.api import types
-from fairway.api.quantities import Malformed, exact, format, parse
+from fairway.api.quantities import Malformed, decimal, exact, parse
 from fairway.api.queues import budget_used, lineage, path
 from fairway.engine import DEVICE, GPU
 
@@ -159,7 +159,7 @@ def _others(said: types.QueueObject) -> Iterator[str]:
             pools = [it for pool, it in said.status.usage.items() if quota.pool in ("*", pool)]
             with suppress(Malformed):
                 used = sum(parse(it[name], name) for it in pools if name in it)
-                yield f"{name} {format(used, name)} of {quota.limit.get(name) or quota.guaranteed.get(name)}"
+                yield f"{name} {decimal(used, name)} of {quota.limit.get(name) or quota.guaranteed.get(name)}"
 
 
 def _budget(said: types.QueueObject, held: float, now: float) -> Budget | None:

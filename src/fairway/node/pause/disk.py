@@ -105,15 +105,26 @@ def _own_namespaces(pid: int) -> Iterator[str]:
 
 
 def _terminal(place: Path, pids: Collection[int]) -> int:
-    """The pid of a program with a terminal that runs beside these processes of a container: it ends with their shim,
-    while a terminal that is among them comes back with them. 0 where there is none. `place`: of the attempts."""
-    mark = os.fsencode(f"{MARK}={place}/")
+    """The pid of a program with a terminal that runs beside these processes of a container, as one of their users or
+    root: it ends with their shim, while a terminal that is among them comes back with them. 0 where there is none.
+    `place`: of the attempts."""
+    mark, users = os.fsencode(f"{MARK}={place}/"), {0, *map(_user, pids)}
     for each in {int(it) for it in os.listdir("/proc") if it.isdecimal()}.difference(pids):
         with suppress(OSError):
+            if _user(each) not in users:
+                continue  # any user may carry the mark
             is_marked = any(it.startswith(mark) for it in Path(f"/proc/{each}/environ").read_bytes().split(b"\0"))
             if is_marked and Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()[4] != "0":
                 return each
     return 0
+
+
+def _user(pid: int) -> int:
+    """The uid that a process runs as; -1 of one that is gone."""
+    try:
+        return os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return -1
 
 
 def memory_of(pid: int) -> int:
