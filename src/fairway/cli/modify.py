@@ -63,7 +63,7 @@ class Modify(click.Command):
 async def modify(client: Client, namespace: str, output: str, **said: Any) -> int:
     """Change workloads that are submitted: fairway modify train --queue nlp --time-limit 6h"""
     choice = Choice(said.pop("jobs"), said.pop("selector"), how="-l SELECTOR")
-    order = SimpleNamespace(wait_anyway=said.pop("wait_anyway"), priority=True)
+    order = SimpleNamespace(wait_anyway=said.pop("wait_anyway"), priority=True, image="")
     given = {f"--{name.replace('_', '-')}": value for name, value in said.items() if value}
     if not given:
         raise Problem(f"nothing to change is given; use one of --queue, {', '.join(FIELDS)}")

@@ -112,10 +112,14 @@ def budgeted(parent_of: Callable[[str], str], queue: str, used: float, days: Day
 
 def invalid_parent(name: str, queues: Mapping[str, Queue]) -> tuple[str, str] | None:
     """Why the parents of a queue lead to no root, in a word and in a clause; None where they do."""
-    *below, top = lineage(lambda one: queues[one].parent if one in queues else "", name)
-    if top not in queues:
-        return "ParentNotFound", f"queue {below[-1]} names parent {top}, which does not exist"
-    return ("Cycle", "its parents make a cycle") if queues[top].parent else None
+    passed = [name]
+    while above := queues[passed[-1]].parent:
+        if above not in queues:
+            return "ParentNotFound", f"queue {passed[-1]} names parent {above}, which does not exist"
+        if above in passed:
+            return "Cycle", "its parents make a cycle"
+        passed.append(above)
+    return None
 
 
 @of_nodes
