@@ -19,10 +19,11 @@ Thing = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the cluster has; None for what the user may not read. `is_here`: it is the one of this machine, and what is
-    submitted is a process of it, not a container of an image."""
+    """What the cluster has; None for what the user may not read. `is_here`: it is the one of this machine;
+    `is_process`: and what is submitted is a process of it, not a container of an image."""
 
     is_here: bool
+    is_process: bool
     queues: dict[str, Thing] | None
     nodes: list[Thing] | None
     pools: list[Thing] | None
@@ -58,7 +59,8 @@ async def view_of(client: Client, order: SimpleNamespace) -> View:
     named_queues = None if queues is None else {it["metadata"]["name"]: it for it in queues}
     values = None if classes is None else {it["metadata"]["name"]: it["value"] for it in classes}
     is_of_image = order.image and any(_runs_images(it) for it in nodes or ())
-    return View(b"fairway" in version and not is_of_image, named_queues, nodes, pools, values)
+    is_here = b"fairway" in version
+    return View(is_here, is_here and not is_of_image, named_queues, nodes, pools, values)
 
 
 def _runs_images(node: Thing) -> bool:

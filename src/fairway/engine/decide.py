@@ -133,7 +133,7 @@ def plan_of(cycle: Cycle, lines: dict[str, PendingQueue]) -> Plan:
             verdicts[key] = keeps[key] = last.keeps.get(key) or Keep(key)
     last.waits, last.keeps, last.lines = waits, keeps, {} if started else passed
     bounded = {name: at for name, at in cycle.tree.branches.items() if at.queue.budget is not None}
-    reserved = {name: sum(commitments(at, cycle).values()) for name, at in bounded.items()}
+    reserved = {name: sum(commitments(at, cycle).values(), 0.0) for name, at in bounded.items()}
     shares, guaranteed = cycle.tree.shares(), cycle.tree.shares(attrgetter("guaranteed"))
     return Plan(tuple(verdicts.values()), shares, cycle.again_at, reserved, guaranteed)
 

@@ -114,7 +114,7 @@ def _overruns(branch: Branch, workload: Workload, gpus: float, cycle: Cycle) -> 
     ends = None if queue.ledger.budget_since is None or period is None else since + period
     counted, owed = lasts(workload, 0.0, cycle), dict(queue.ledger.uncharged)
     held, rest = commitments(branch, cycle), sum(owed.values())
-    spending = Spending(budget, spent - rest, sum(held.values()) + rest, gpus * counted)
+    spending = Spending(budget, spent - rest, sum(held.values(), rest), gpus * counted)
     if sum(spending[1:]) <= budget:
         return None
     if ends is not None:
@@ -122,8 +122,7 @@ def _overruns(branch: Branch, workload: Workload, gpus: float, cycle: Cycle) -> 
     return Reason.BUDGET_SPENT, Facts(
         queue=queue.name, resource=GPU, spending=spending, until=ends, longest=budget / gpus // 1,
         assumed=counted if cycle.tree.time_limit(workload) is None else None,
-        blocking=tuple(sorted(key for key, amount in (held | owed).items() if amount and key != workload.key))
-        if cycle.policy.tells_why else (),
+        blocking=tuple(sorted(key for key, it in (held | owed).items() if it)) if cycle.policy.tells_why else (),
     )  # fmt: skip
 
 

@@ -17,6 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
+import psutil
+
 from fairway.node.draft import text_of, write_whole
 
 PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -120,10 +122,10 @@ def _terminal(place: Path, pids: Collection[int]) -> int:
 
 
 def _user(pid: int) -> int:
-    """The uid that a process runs as; -1 of one that is gone."""
+    """The uid of who started a process, which a program like `su` keeps; -1 of one that is gone."""
     try:
-        return os.stat(f"/proc/{pid}").st_uid
-    except OSError:
+        return psutil.Process(pid).uids().real
+    except psutil.Error:
         return -1
 
 
