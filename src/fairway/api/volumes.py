@@ -56,7 +56,7 @@ class Storage:
     classes: Mapping[str, objects.StorageClassObject] = field(default_factory=dict)
     drivers: Mapping[str, objects.CsiDriverObject] = field(default_factory=dict)
     capacities: Mapping[str, objects.CapacityObject] = field(default_factory=dict)
-    sizes: dict[str, list[tuple[int, engine.Selector]]] = field(default_factory=dict)
+    sizes: dict[str, list[tuple[int, engine.Selector]]] = field(default_factory=dict, init=False)
 
     def of(self, template: objects.PodTemplate, namespace: str) -> Iterator[tuple[str, VolumeClaim]]:
         """The claims that a pod, or pods of a template, use, by name."""

@@ -135,7 +135,8 @@ def _moved(found: Found, given: dict[str, Any]) -> dict[str, Any]:
     notes = {"time-limit": limit.removeprefix(NONE), "pools": ",".join(spec.get("pools") or ()),
              "workload-type": spec.get("workloadType", "Training"),
              **({"preemptible": str(spec["preemptible"]).lower()} if spec.get("preemptible") is not None else {})}
-    meta = {"namespace": found.ref.namespace, "labels": {"fairway.dev/queue": given.get("--queue") or spec.get("queue", "")},
+    queue = given.get("--queue") or spec.get("queue", "")
+    meta = {"namespace": found.ref.namespace, "labels": {"fairway.dev/queue": queue},
             "annotations": {f"fairway.dev/{name}": text for name, text in notes.items()}}
     of_class = {"priorityClassName": priority} if priority not in ("", NONE) else {}
     pod = {**template, "spec": {**(template.get("spec") or {}), **of_class}}

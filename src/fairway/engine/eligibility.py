@@ -113,8 +113,8 @@ def _overruns(branch: Branch, workload: Workload, gpus: float, cycle: Cycle) -> 
     period, budget = queue.budget_period, queue.budget or 0
     ends = None if queue.ledger.budget_since is None or period is None else since + period
     counted, owed = lasts(workload, 0.0, cycle), dict(queue.ledger.uncharged)
-    held, rest = commitments(branch, cycle), sum(owed.values())
-    spending = Spending(budget, spent - rest, sum(held.values(), rest), gpus * counted)
+    held = commitments(branch, cycle)
+    spending = Spending(budget, spent, sum(held.values(), 0.0), gpus * counted)
     if sum(spending[1:]) <= budget:
         return None
     if ends is not None:

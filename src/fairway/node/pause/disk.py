@@ -17,8 +17,6 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-import psutil
-
 from fairway.node.draft import text_of, write_whole
 
 PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -123,10 +121,10 @@ def _terminal(place: Path, pids: Collection[int]) -> int:
 
 def _user(pid: int) -> int:
     """The uid of who started a process, which a program like `su` keeps; -1 of one that is gone."""
-    try:
-        return psutil.Process(pid).uids().real
-    except psutil.Error:
-        return -1
+    with suppress(OSError):
+        found = re.search(r"^Uid:\t(\d+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+        return int(found[1]) if found else -1
+    return -1
 
 
 def memory_of(pid: int) -> int:
