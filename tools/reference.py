@@ -73,7 +73,7 @@ REASONS = {
         "Make the claim, or correct its name.",
     ),
     Reason.CLAIM_UNBOUND: (
-        "A PersistentVolumeClaim of its pods has no volume: no free one would do, and its class makes none so large.",
+        "A PersistentVolumeClaim of its pods has no volume: no free one would do, nor can its class make one.",
         "`kubectl describe persistentvolumeclaim NAME`.",
     ),
     Reason.BUDGET_SPENT: (

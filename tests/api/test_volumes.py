@@ -184,7 +184,14 @@ def on(labels: Thing, capacity: str = "1Gi", **more: Any) -> Thing:
         ([on({"zone": "a"}), on({}), on({"zone": "b"}, storageClassName="other")], None),
         (
             [on({"zone": "a"}), on({"row": "x", "zone": "b"})],
-            (Term((Expression("row", "In", ("x",)), Expression("zone", "In", ("b",)))), in_zone("a")),
+            (in_zone("a"), Term((Expression("row", "In", ("x",)), Expression("zone", "In", ("b",))))),
+        ),
+        (
+            [on({"row": row, "zone": zone}) for row, zone in ("xa", "ya", "zb")],
+            (
+                Term((Expression("row", "In", ("x", "y")), Expression("zone", "In", ("a",)))),
+                Term((Expression("row", "In", ("z",)), Expression("zone", "In", ("b",)))),
+            ),
         ),
     ],
 )  # fmt: skip

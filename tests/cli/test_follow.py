@@ -72,7 +72,7 @@ def test_who_follows_is_told_what_keeps_a_pod_from_starting(machine: Machine) ->
     one = follower(machine, "keyed", command=("logs", "-f"))
     assert one.stdout is not None and one.stderr is not None
     told = one.stderr.readline()
-    assert re.match(r"== keyed does not start: CreateContainerConfigError: .*later", told), told
+    assert re.match(r"== pod keyed-\w+ does not start: CreateContainerConfigError: .*later", told), told
     machine.kubectl("create", "secret", "generic", "later", "--from-literal=word=found")
     assert one.wait(timeout=60) == 0 and one.stdout.read() == "found\n"
 

@@ -30,3 +30,9 @@ def test_a_program_in_an_image_finds_the_folder_and_the_variables_of_the_image(m
 def test_what_names_no_image_is_a_process_of_the_machine_beside_it(machine: Machine) -> None:
     said = machine.run("submit", "--name", "outside", "--follow", "--", "sh", "-c", 'echo "$PWD, $OWN"')
     assert f"{machine.folder}, word\n" in said
+
+
+def test_a_failure_of_a_program_in_an_image_ends_its_job_as_that_of_a_process(machine: Machine) -> None:
+    words = ("--image", IMAGE, "--follow", "--", "/bin/sh", "-c", "exit 143")
+    machine.run("submit", "--name", "ended", *words, status=143)
+    assert "\nretries:" not in machine.run("status", "ended")

@@ -26,7 +26,7 @@ def job(*command: str, name: str = "train", **said: Any) -> Thing:
     """The Job of a submission with these options."""
     usual = {**OPTIONS, "usual": "default", "image": "trainer:1", "command": command or ("python", "train.py")}
     order = SimpleNamespace(**{**usual, **said})
-    program = program_of(order, is_here=False)
+    program = program_of(order, is_here=False, is_process=False)
     made = program.job(order, name, "default")
     amend(made, order)
     program.finish(made, order)

@@ -206,13 +206,13 @@ def test_a_script_is_run_by_its_interpreter(
     (tmp_path / name).write_text(text)
     os.chmod(tmp_path / name, 0o755 if is_executable else 0o644)
     found = script_of(name, str(tmp_path))
-    assert found is not None and found.argv([], is_here=True) == argv
+    assert found is not None and found.argv([], is_process=True) == argv
 
 
 def test_to_a_cluster_the_text_of_a_shell_script_goes_along(tmp_path: Path) -> None:
     (tmp_path / "a.sh").write_text("echo $1\n")
     found = script_of("a.sh", str(tmp_path))
-    assert found is not None and found.argv(["x"], is_here=False) == ["bash", "-c", "echo $1\n", "a.sh", "x"]
+    assert found is not None and found.argv(["x"], is_process=False) == ["bash", "-c", "echo $1\n", "a.sh", "x"]
 
 
 @pytest.mark.parametrize("name", ["srun", "scontrol"])

@@ -162,7 +162,7 @@ def test_what_a_killed_submitter_left_goes_to_its_job_or_is_deleted_by_the_next(
 def test_on_another_cluster_only_what_env_names_travels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEY", "1")
     order = SimpleNamespace(env=("KEY", "B=2"), env_only=(), file=None)
-    assert variables.variables(order, is_here=False) == {"KEY": "1", "B": "2"}
+    assert variables.variables(order, is_process=False) == {"KEY": "1", "B": "2"}
 
 
 # Mistakes

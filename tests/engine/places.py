@@ -26,8 +26,7 @@ def placed(workload: Workload, *things, pool="default", counts=None, ask=None, *
 
 def room(draft: Draft, pod: PodClass, pool: str) -> NDArray[np.int64]:
     """Pods of the class that each node could take now."""
-    cache = cache_of(draft)
-    return cache.room(cache.shape(pod, pool))
+    return cache_of(draft).room(draft.shape(pod, pool))
 
 
 def word(share: NodeShare) -> str:

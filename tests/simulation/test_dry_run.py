@@ -191,18 +191,6 @@ def test_what_waits_for_victims_is_said_to_start_when_they_have_stopped() -> Non
     assert play(story, node("n1", cpu=2)) == ["forecast: starts as soon as what is evicted for it has stopped"]
 
 
-def test_where_the_default_queue_was_deleted_nothing_would_start_in_it() -> None:
-    async def story(world: World) -> list[str]:
-        async def has_default() -> bool:
-            return "default" in {it["metadata"]["name"] for it in await world.client.list(Selection(kinds.QUEUES))}
-
-        await world.until(has_default)
-        await world.client.delete(Ref(kinds.QUEUES, "default"))
-        return await asked(world)
-
-    assert play(story, node("n1", cpu=2))[0] == "would wait: QueueNotFound: there is no queue default"
-
-
 def test_it_says_what_would_help_a_job_for_which_no_workload_stands_yet() -> None:
     async def story(world: World) -> list[str]:
         await world.apply(queue("small", cpu=1), job("old", labels={"fairway.dev/queue": "small"}))

@@ -133,9 +133,9 @@ def kept_from(message: str) -> str:
 
 def holders(facts: Facts, workload: Workload, queues: Queues) -> list[str]:
     """What stands in its way, a clause; not the detail, which the head has told."""
-    blocking = [key for key in facts.blocking if key != facts.detail]
+    blocking = [key for key in facts.blocking if key not in (facts.detail, workload.key)]
     if facts.spending and blocking:
-        return [f"not ended, and counted in it: {names(blocking, workload, queues)}"]
+        return [f"counted in it, and not charged yet: {names(blocking, workload, queues)}"]
     hold = "hold" if len(blocking) > 1 else "holds"
     # Where a place was named before; room that is missing in sum is missing nowhere in particular.
     is_named = facts.level or not (facts.census and nodes_words(facts.census, facts.level))

@@ -29,7 +29,7 @@ def amount(value: int, resource: str) -> str:
 
 
 def driver(resource: str) -> str:
-    """Of the volumes of which an ATTACHABLE resource says how many a node attaches."""
+    """The CSI driver whose volumes an ATTACHABLE resource counts."""
     return resource.removeprefix(ATTACHABLE).removeprefix("csi-")
 
 

@@ -48,13 +48,15 @@ MISSING = VolumeClaim(unready=Reason.CLAIM_MISSING)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Storage:
-    """Claims and capacities by "namespace/name"; the others by name. They may change below; equal is only the same."""
+    """Claims and capacities by "namespace/name"; the others by name. They may change below; equal is only the same.
+    `sizes`: how large each class can make volumes and where, as read; to be cleared when a capacity changes."""
 
     claims: Mapping[str, objects.ClaimObject] = field(default_factory=dict)
     volumes: Mapping[str, objects.VolumeObject] = field(default_factory=dict)
     classes: Mapping[str, objects.StorageClassObject] = field(default_factory=dict)
     drivers: Mapping[str, objects.CsiDriverObject] = field(default_factory=dict)
     capacities: Mapping[str, objects.CapacityObject] = field(default_factory=dict)
+    sizes: dict[str, list[tuple[int, engine.Selector]]] = field(default_factory=dict, init=False)
 
     def of(self, template: objects.PodTemplate, namespace: str) -> Iterator[tuple[str, VolumeClaim]]:
         """The claims that a pod, or pods of a template, use, by name."""
@@ -69,7 +71,8 @@ class Storage:
         volume, kind = self.volumes.get(said.spec.volume_name), self.classes.get(said.spec.storage_class_name)
         driver = volume.spec.csi.driver if volume else kind.provisioner if kind else ""
         is_exclusive = "ReadWriteOncePod" in said.spec.access_modes
-        found = VolumeClaim(is_exclusive=is_exclusive, attaches=objects.ATTACHED + driver)
+        is_shared = any(mode.endswith("Many") for mode in said.spec.access_modes)
+        found = VolumeClaim(is_exclusive=is_exclusive, attaches="" if is_shared else objects.ATTACHED + driver)
         if said.metadata.deletion_timestamp is not None:
             return replace(found, unready=Reason.CLAIM_MISSING)
         if volume is not None and said.status.phase in BOUND:
@@ -98,32 +101,37 @@ class Storage:
     def _made(self, said: objects.ClaimObject) -> list[Reach]:
         """Where its class makes a volume of its size; nowhere: empty."""
         within = tuple(map(_topology_term, self.classes[said.spec.storage_class_name].allowed_topologies))
-        if (sizes := self._sizes(said)) is None:
+        if not self._is_measured(said):
             return [within]
-        spots = [nodes for size, nodes in sizes if size >= _size(said.spec.resources.requests)]
+        spots = [nodes for size, nodes in self._sizes(said) if size >= _size(said.spec.resources.requests)]
         if not spots or () in spots:
             return [within] if spots else []
         return [tuple(engine.Term(one.expressions + it) for one in within or (engine.Term(),) for it in _joined(spots))]
 
-    def _sizes(self, said: objects.ClaimObject) -> list[tuple[int, engine.Selector]] | None:
-        """How large its class can make a volume, and on which nodes; None: of any size."""
+    def _is_measured(self, said: objects.ClaimObject) -> bool:
+        """Whether its class can make volumes of a limited size alone."""
         kind = self.classes.get(said.spec.storage_class_name)
         driver = self.drivers.get(kind.provisioner) if kind and self.waits(said) else None
-        is_measured = driver is not None and driver.spec.storage_capacity and STORAGE in said.spec.resources.requests
-        if not is_measured or SELECTED_NODE in said.metadata.annotations:
-            return None
-        return [
-            (parse(one.capacity if one.maximum_volume_size is None else one.maximum_volume_size, engine.MEMORY),
-             one.node_topology.requirements())
-            for one in self.capacities.values()
-            if one.storage_class_name == said.spec.storage_class_name and one.node_topology is not None
-        ]  # fmt: skip
+        has_sizes = driver is not None and driver.spec.storage_capacity and STORAGE in said.spec.resources.requests
+        return has_sizes and SELECTED_NODE not in said.metadata.annotations
+
+    def _sizes(self, said: objects.ClaimObject) -> list[tuple[int, engine.Selector]]:
+        """How large its class can make a volume, and on which nodes."""
+        name = said.spec.storage_class_name
+        if name not in self.sizes:
+            self.sizes[name] = [
+                (parse(one.capacity if one.maximum_volume_size is None else one.maximum_volume_size, engine.MEMORY),
+                 one.node_topology.requirements())
+                for one in self.capacities.values()
+                if one.storage_class_name == name and one.node_topology is not None
+            ]  # fmt: skip
+        return self.sizes[name]
 
     def _lacks(self, said: objects.ClaimObject) -> str:
         """How much storage it asks for, and the most that there is in one place."""
-        if (sizes := self._sizes(said)) is None:
+        if not self._is_measured(said):
             return ""
-        asked, most = _size(said.spec.resources.requests), max((size for size, _ in sizes), default=0)
+        asked, most = _size(said.spec.resources.requests), max((size for size, _ in self._sizes(said)), default=0)
         room = f"class {said.spec.storage_class_name} has room for {number(most, STORAGE)} at most"
         return f", which asks for {number(asked, STORAGE)}; {room}"
 
@@ -189,16 +197,22 @@ def _topology_term(one: objects.TopologyTerm) -> engine.Term:
 
 
 def _joined(spots: Iterable[engine.Selector]) -> Iterator[engine.Selector]:
-    """The same nodes in fewer selectors: those that list values of one label are one."""
-    known = defaultdict[str, set[str]](set)
+    """The same nodes in fewer selectors: those that differ in the values of one label are one."""
+    left = [dict.fromkeys(spots)]
+    left += [_merged(left[0], at) for at in range(max(map(len, left[0]), default=0))]
+    yield from min(left, key=len)
+
+
+def _merged(spots: Iterable[engine.Selector], at: int) -> dict[engine.Selector, None]:
+    """Those that are alike but for the values of a label at one place, as one."""
+    known, others = defaultdict[tuple[engine.Selector, str, engine.Selector], set[str]](set), list[engine.Selector]()
     for spot in spots:
-        match spot:
-            case (engine.Expression(key, "In", values),):
-                known[key].update(values)
-            case _:
-                yield spot
-    for key, found in known.items():
-        yield (engine.Expression(key, "In", tuple(sorted(found))),)
+        if at < len(spot) and spot[at].operator == "In":
+            known[spot[:at], spot[at].key, spot[at + 1 :]].update(spot[at].values)
+        else:
+            others.append(spot)
+    merged = [(*a, engine.Expression(key, "In", tuple(sorted(it))), *b) for (a, key, b), it in known.items()]
+    return dict.fromkeys((*others, *merged))
 
 
 def _size(amounts: Mapping[str, str | int | float]) -> int:

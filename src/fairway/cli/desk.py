@@ -38,7 +38,8 @@ async def _job(client: Client, form: Mapping[str, str], namespace: str) -> dict[
         context = submit.make_context("submit", asked, **cli.context_settings)  # click keeps the first names of --help
         order = SimpleNamespace(**context.params)
         order.usual = await usual_queue(client, namespace)
-        program = program_of(order, is_here=(await view_of(client, order)).is_here)
+        view = await view_of(client, order)
+        program = program_of(order, is_here=view.is_here, is_process=view.is_process)
         if order.name:
             check_name(order.name)
         name = order.name or f"{stem(tuple(form['command'].split()))}-{client.chance.word()}"

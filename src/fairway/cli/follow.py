@@ -98,13 +98,15 @@ class _Follower:
             await self._refresh()
 
     async def _watch_pods(self) -> None:
-        """Reports of those of a Job why one cannot start."""
-        labels, told = f"batch.kubernetes.io/job-name={self.owner.name}" if self.owner.kind == kinds.JOBS else "", ""
+        """Reports once for each reason why a pod of the Job does not start."""
+        labels = f"batch.kubernetes.io/job-name={self.owner.name}" if self.owner.kind == kinds.JOBS else ""
+        told = {"", "CrashLoopBackOff"}
         async with aclosing(seen(self.client, Selection(kinds.PODS, self.workload.namespace, labels=labels))) as pods:
             async for _, pod in pods:
-                if labels and (why := refusal([pod])) not in ("", told):
-                    say(f"{self.owner.name} does not start: {why}")
-                    told = why
+                reason = (why := refusal([pod] if labels else [])).partition(":")[0]
+                if reason not in told:
+                    say(f"pod {pod['metadata']['name']} does not start: {why}")
+                    told.add(reason)
                 self.changed.set()
 
     async def _watch_workload(self) -> None:

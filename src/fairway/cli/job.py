@@ -36,10 +36,10 @@ NOTES = {
 """Option → the annotation of the Job that says it."""
 
 
-def new_job(order: SimpleNamespace, name: str, argv: list[str], *, is_here: bool) -> Thing:
+def new_job(order: SimpleNamespace, name: str, argv: list[str], *, is_process: bool) -> Thing:
     """A Job that runs a program, without the options."""
     container: Thing = {"name": "main", "image": order.image or HERE, "command": [literal(word) for word in argv]}
-    if is_here:
+    if is_process:
         try:
             container["workingDir"] = os.path.abspath(order.chdir or ".")
         except FileNotFoundError as error:

@@ -61,14 +61,6 @@ async def idle(client: Client) -> str:
     return f"no scheduler has decided since {clock_time(said, now)}: no controller runs on this cluster; {todo}"
 
 
-async def has_worked(client: Client) -> bool:
-    """Whether a controller has worked here, and so made queue `default`; False where its reader may not know."""
-    with unseen():
-        lease = await lease_of(client)
-        return bool(lease and WORKED in (lease["metadata"].get("annotations") or {}))
-    return False
-
-
 async def lease_of(client: Client) -> Thing | None:
     """The controller's. Where Fairway is installed in a namespace of another name, who may see all leases finds it: of
     several the one that was renewed last."""

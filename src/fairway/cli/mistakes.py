@@ -45,12 +45,12 @@ async def check(client: Client, view: View, things: Sequence[Thing], order: Simp
         room = [] if order.dry_run else [*_of_room(view, thing)]
         found = await against(client, view, thing, with_quota=not order.dry_run)
         before = _notes(thing).get("fairway.dev/after", "").replace(",", " ").split()
-        refuse([*room, *found, *await of_order(client, thing["metadata"]["namespace"], before)], order)
+        refuse([*found, *room, *await of_order(client, thing["metadata"]["namespace"], before)], order)
 
 
 async def against(client: Client, view: View, thing: Thing, *, with_quota: bool = True) -> list[Mistake]:
     """What the queue that an object names has against it."""
-    found = [*_of_queue(view, thing), *_of_priority(view, thing), *_of_pools(view, thing)]
+    found = [*_of_queue(view, thing), *of_priority(view, thing), *_of_pools(view, thing)]
     found += map(Mistake, over_quota(view, thing, _queue(thing)) if with_quota else ())
     return [*found, *await _of_namespace(client, view, thing)]
 
@@ -76,7 +76,7 @@ def _of_queue(view: View, thing: Thing) -> Iterator[Mistake]:
         return
     name = _queue(thing)
     below = sorted(it for it, one in view.queues.items() if (one.get("spec") or {}).get("parent") == name)
-    if name not in view.queues:
+    if name not in view.queues and name != "default":
         leaves = view.queues.keys() - {(one.get("spec") or {}).get("parent") for one in view.queues.values()}
         yield Mistake(f"--queue: there is no queue {name!r}{near(name, leaves)}")
     elif below:
@@ -91,7 +91,7 @@ def _of_queue(view: View, thing: Thing) -> Iterator[Mistake]:
         yield Mistake(f"--time-limit: queue {name} allows at most {duration_text(most)}", may_pass=False)
 
 
-def _of_priority(view: View, thing: Thing) -> Iterator[Mistake]:
+def of_priority(view: View, thing: Thing) -> Iterator[Mistake]:
     name = (template_of(thing).get("spec") or {}).get("priorityClassName")
     if not name or view.classes is None:
         return

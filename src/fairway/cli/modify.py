@@ -22,7 +22,7 @@ from .find import Found, sought
 from .job import deadline
 from .main import Problem, told
 from .many import JOBS, SELECTOR, Choice, found_by, on_each
-from .mistakes import against, of_order, refuse
+from .mistakes import against, of_order, of_priority, refuse
 from .output import in_local_time, no_leaf, output_option
 from .replicas import changeable
 from .view import View, view_of
@@ -63,7 +63,7 @@ class Modify(click.Command):
 async def modify(client: Client, namespace: str, output: str, **said: Any) -> int:
     """Change workloads that are submitted: fairway modify train --queue nlp --time-limit 6h"""
     choice = Choice(said.pop("jobs"), said.pop("selector"), how="-l SELECTOR")
-    order = SimpleNamespace(wait_anyway=said.pop("wait_anyway"), priority=True)
+    order = SimpleNamespace(wait_anyway=said.pop("wait_anyway"), priority=True, image="")
     given = {f"--{name.replace('_', '-')}": value for name, value in said.items() if value}
     if not given:
         raise Problem(f"nothing to change is given; use one of --queue, {', '.join(FIELDS)}")
@@ -73,7 +73,7 @@ async def modify(client: Client, namespace: str, output: str, **said: Any) -> in
         with told(Malformed, by="--time-limit: "):
             duration(limit)
     await _check(client, namespace, given)
-    view = await view_of(client, order) if "--queue" in given else None
+    view = await view_of(client, order) if {"--queue", "--priority"} & given.keys() else None
     return await on_each(client, await found_by(client, namespace, choice), output, _change(given, view, order))
 
 
@@ -121,7 +121,8 @@ def _known(option: str, name: str, names: list[str]) -> None:
 def _moved(found: Found, given: dict[str, Any]) -> dict[str, Any]:
     """A Job that asks for what the workload does, at least, with its changes: as it would be submitted."""
     spec = found.workload["spec"]
-    sets = [(it["template"], it.get("minCount") or it.get("count", 1)) for it in spec.get("podSets") or ()]
+    known = spec.get("podSets") or ()
+    sets = [({"spec": {}, **it.get("template", {})}, it.get("minCount") or it.get("count", 1)) for it in known]
     if len(sets) > 1:
         needs = defaultdict[str, Fraction](Fraction)
         for name, need in ((name, need * pods) for it, pods in sets for name, need in needs_of(it).items()):
@@ -134,7 +135,8 @@ def _moved(found: Found, given: dict[str, Any]) -> dict[str, Any]:
     notes = {"time-limit": limit.removeprefix(NONE), "pools": ",".join(spec.get("pools") or ()),
              "workload-type": spec.get("workloadType", "Training"),
              **({"preemptible": str(spec["preemptible"]).lower()} if spec.get("preemptible") is not None else {})}
-    meta = {"namespace": found.ref.namespace, "labels": {"fairway.dev/queue": given["--queue"]},
+    queue = given.get("--queue") or spec.get("queue", "")
+    meta = {"namespace": found.ref.namespace, "labels": {"fairway.dev/queue": queue},
             "annotations": {f"fairway.dev/{name}": text for name, text in notes.items()}}
     of_class = {"priorityClassName": priority} if priority not in ("", NONE) else {}
     pod = {**template, "spec": {**(template.get("spec") or {}), **of_class}}
@@ -150,8 +152,10 @@ def _change(given: dict[str, Any], view: View | None, order: SimpleNamespace) ->
 
     async def change(client: Client, found: Found) -> str:
         _refuse(changeable(found), given)
-        if view is not None and given["--queue"] != found.workload["spec"].get("queue"):
-            refuse(await against(client, view, _moved(found, given)), order)
+        if view is not None:
+            moved, own = _moved(found, given), found.workload["spec"].get("queue")
+            is_moved = given.get("--queue", own) != own
+            refuse(await against(client, view, moved) if is_moved else of_priority(view, moved), order)
         await _refuse_circle(client, found, _before(given))
         try:
             said = [await client.patch(owner, {"metadata": meta}) for owner in found.owners]

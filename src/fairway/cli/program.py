@@ -28,6 +28,7 @@ class Program:
     trials: Trials | None
     stem: str
     is_here: bool
+    is_process: bool
 
     @property
     def notes(self) -> list[str]:
@@ -40,7 +41,7 @@ class Program:
 
     def variables(self, values: Mapping[str, str]) -> dict[str, str]:
         """More for its environment: where `srun` is found by a script made for Slurm."""
-        if not (self.is_here and self.script and self.script.sbatch):
+        if not (self.is_process and self.script and self.script.sbatch):
             return {}
         return {"PATH": f"{SLURM}{os.pathsep}{values.get('PATH', os.defpath)}"}
 
@@ -48,7 +49,7 @@ class Program:
         is_imported = bool(self.script and self.script.sbatch)
         numbers = ("FAIRWAY_ARRAY_TASK_ID", *["SLURM_ARRAY_TASK_ID"] * is_imported)
         argv = launcher(self.trials, numbers) if self.trials else list(self.argv)
-        made = new_job(order, name, argv, is_here=self.is_here)
+        made = new_job(order, name, argv, is_process=self.is_process)
         made["metadata"]["namespace"] = namespace
         if is_imported:
             made["spec"]["template"]["spec"]["containers"][0]["env"] = self._slurm(order, made)
@@ -67,7 +68,7 @@ class Program:
         """What Slurm sets in a script, as far as scripts read it."""
         assert self.script and self.script.sbatch
         folder = job["spec"]["template"]["spec"]["containers"][0].get("workingDir", "")
-        plain = {**self.script.sbatch.variables, "SLURM_SUBMIT_DIR": os.getcwd() if self.is_here else folder}
+        plain = {**self.script.sbatch.variables, "SLURM_SUBMIT_DIR": os.getcwd() if self.is_process else folder}
         names = ["SLURM_JOB_ID", "SLURM_JOBID"]
         if self.trials:
             numbers = [number for run in self.trials.numbers for number in (run[0], run[-1])]
@@ -81,14 +82,14 @@ class Program:
         return [*env, {"name": "SLURM_PROCID", **rank}]
 
 
-def program_of(order: SimpleNamespace, *, is_here: bool) -> Program:
+def program_of(order: SimpleNamespace, *, is_here: bool, is_process: bool) -> Program:
     """What is to run, with the defaults of a new Job written into the order. Raises a Problem where it cannot run."""
     if not is_here and not order.image:
         raise Problem("--image: a cluster runs containers; name the image the program is in")
     script = order.script
     _refuse_unsupported(order, script)
-    argv = script.argv(order.command[1:], is_here=is_here) if script else list(order.command)
-    _refuse_missing(order, argv, is_here=is_here)
+    argv = script.argv(order.command[1:], is_process=is_process) if script else list(order.command)
+    _refuse_missing(order, argv, is_process=is_process)
     if order.array and order.sweep:
         raise Problem("--sweep: does not go with --array; say the numbers as '{0..199}'")
     trials = array_of(order.array, argv) if order.array else sweep_of(argv) if order.sweep else None
@@ -99,7 +100,7 @@ def program_of(order: SimpleNamespace, *, is_here: bool) -> Program:
         if getattr(order, name) is None:
             setattr(order, name, value)
     own = script.sbatch.name if script and script.sbatch else ""
-    return Program(tuple(argv), script, trials, stem((own,) if own else order.command), is_here)
+    return Program(tuple(argv), script, trials, stem((own,) if own else order.command), is_here, is_process)
 
 
 def _set_elastic(order: SimpleNamespace, *, is_array: bool) -> None:
@@ -120,9 +121,9 @@ def _refuse_unsupported(order: SimpleNamespace, script: Script | None) -> None:
         raise Problem(f"{what}: not supported; --ignore-unsupported leaves it out")
 
 
-def _refuse_missing(order: SimpleNamespace, argv: list[str], *, is_here: bool) -> None:
+def _refuse_missing(order: SimpleNamespace, argv: list[str], *, is_process: bool) -> None:
     """Where the program is not on this machine. With a PATH that is not ours, that is not known."""
-    path = variables.variables(order, is_here=True).get("PATH") if is_here else None
-    missing = program_missing(argv, path, order.chdir or ".") if is_here else None
+    path = variables.variables(order, is_process=True).get("PATH") if is_process else None
+    missing = program_missing(argv, path, order.chdir or ".") if is_process else None
     if missing and not order.wait_anyway:
         raise Problem(f"{missing.message}; --wait-anyway queues it all the same", exit_code=1)

@@ -32,12 +32,12 @@ class Script:
     sbatch: Import | None
     text: str
 
-    def argv(self, rest: Sequence[str], *, is_here: bool) -> list[str]:
+    def argv(self, rest: Sequence[str], *, is_process: bool) -> list[str]:
         """The words that run it. A cluster does not have the file, and Slurm keeps a copy of the script: there its
         text goes along."""
         by = self.interpreter or self._shebang()
         is_shell = bool(by) and os.path.basename(by[-1]) in SHELLS
-        if is_shell and (self.sbatch or not is_here):
+        if is_shell and (self.sbatch or not is_process):
             if len(self.text.encode()) > SCRIPT_BYTES:
                 raise Problem(f"{self.path}: is longer than {SCRIPT_BYTES} bytes; submit a short one that calls it")
             return [*by, "-c", self.text, self.path, *rest]

@@ -101,7 +101,7 @@ async def submit(client: Client, namespace: str, **options: Any) -> int:
     drafts, values = await prepared(client, view, order, namespace)
     if order.dry_run:
         return max([await _foretell(client, view, it, order) for it in drafts])
-    files = packed(order.sync) if order.sync and not view.is_here else {}
+    files = packed(order.sync) if order.sync and not view.is_process else {}
     made = await _made(client, drafts, order, lambda it: make(client, it, values, files))
     for note in {tell(view, it.thing) for it in drafts for tell in (_unsent, _unparked)} - {""}:
         click.echo(f"  {note}", err=True)
@@ -119,7 +119,7 @@ async def prepared(
     drafts = _drafts(client, view, order, namespace)
     if order.gpus and (template := template_of(drafts[0].thing)):
         of_maker(template, view.nodes)
-    values = variables.variables(order, is_here=view.is_here)
+    values = variables.variables(order, is_process=view.is_process)
     if (program := drafts[0].program) and values:
         values |= program.variables(values)
     await check(client, view, [it.thing for it in drafts], order)
@@ -161,7 +161,7 @@ async def _complete(client: Client, view: View, order: SimpleNamespace, namespac
     if order.sync and order.file:
         raise Problem("--sync: goes with a program; the objects of a file name their own volumes")
     order.usual = await usual_queue(client, namespace)
-    if order.sync and view.is_here:  # where a program runs in a folder of this machine
+    if order.sync and view.is_process:  # where a program runs in a folder of this machine
         order.chdir = order.chdir or order.sync
     order.kind = order.kind.capitalize() if order.kind else None
     if order.name is not None:
@@ -189,7 +189,7 @@ def _drafts(client: Client, view: View, order: SimpleNamespace, namespace: str) 
         from .manifest import drafts_of
 
         return [Draft(thing, changes, file=order.file) for thing, changes in drafts_of(client, order, namespace)]
-    program = program_of(order, is_here=view.is_here)
+    program = program_of(order, is_here=view.is_here, is_process=view.is_process)
     name = order.name or f"{program.stem}-{client.chance.word()}"
     thing = program.job(order, name, namespace)
     amend(thing, order)

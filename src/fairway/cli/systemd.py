@@ -18,7 +18,7 @@ import click
 from .connect import RUNS, UNIT, team_socket
 from .up import read_settings
 
-ELSEWHERE = "`sudo /usr/bin/python3 -m venv /opt/fairway` makes a place that is open"
+ELSEWHERE = "install Fairway in what `sudo /usr/bin/python3 -m venv /opt/fairway` makes"
 WRITE = f"fairway install --systemd | sudo tee {UNIT}"
 
 

@@ -36,11 +36,11 @@ MOST_BYTES = 1 << 20
 STALE_SECONDS = 60.0
 
 
-def variables(order: SimpleNamespace, *, is_here: bool) -> dict[str, str]:
+def variables(order: SimpleNamespace, *, is_process: bool) -> dict[str, str]:
     """What the program gets, by name."""
     only = _words(order.env_only) if order.env_only else None
     kept = {name: _set_here("--env-only", name) for name in only or ()}
-    if only is None and is_here and not order.file:
+    if only is None and is_process and not order.file:
         kept = {name: it for name, it in os.environ.items() if not LEFT.fullmatch(name) and NAME.fullmatch(name)}
     for item in order.env:
         name, given, value = item.partition("=")

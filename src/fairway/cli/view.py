@@ -11,20 +11,19 @@ from fairway.kube.kinds import Kind, Ref, Selection
 from fairway.kube.transport import Request
 
 from .connect import NOT_INSTALLED, unseen
-from .leader import has_worked
 from .main import Problem
 from .output import near
 
 Thing = dict[str, Any]
-DEFAULT = "default"
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the cluster has; None for what the user may not read. `is_here`: it is the one of this machine, and what is
-    submitted is a process of it, not a container of an image."""
+    """What the cluster has; None for what the user may not read. `is_here`: it is the one of this machine;
+    `is_process`: and what is submitted is a process of it, not a container of an image."""
 
     is_here: bool
+    is_process: bool
     queues: dict[str, Thing] | None
     nodes: list[Thing] | None
     pools: list[Thing] | None
@@ -58,11 +57,10 @@ async def view_of(client: Client, order: SimpleNamespace) -> View:
     if queues is None and not await client.resources(kinds.FAIRWAY):
         raise Problem(NOT_INSTALLED, exit_code=1)
     named_queues = None if queues is None else {it["metadata"]["name"]: it for it in queues}
-    if named_queues is not None and DEFAULT not in named_queues and not await has_worked(client):
-        named_queues[DEFAULT] = {}  # it is about to be made
     values = None if classes is None else {it["metadata"]["name"]: it["value"] for it in classes}
     is_of_image = order.image and any(_runs_images(it) for it in nodes or ())
-    return View(b"fairway" in version and not is_of_image, named_queues, nodes, pools, values)
+    is_here = b"fairway" in version
+    return View(is_here, is_here and not is_of_image, named_queues, nodes, pools, values)
 
 
 def _runs_images(node: Thing) -> bool:
@@ -80,7 +78,7 @@ async def usual_queue(client: Client, namespace: str) -> str:
     """The queue of what names none in a namespace: the one that its label names, else `default`."""
     try:
         labels = (await client.get(Ref(kinds.NAMESPACES, namespace)))["metadata"].get("labels") or {}
-        return str(labels.get("fairway.dev/queue") or DEFAULT)
+        return str(labels.get("fairway.dev/queue") or "default")
     except ApiError as error:
         if error.status == 404 and namespace.isdecimal():  # sbatch counts tasks so
             words = f"there is no namespace {namespace}; for {namespace} tasks it is --workers {namespace}"
@@ -90,7 +88,7 @@ async def usual_queue(client: Client, namespace: str) -> str:
             there = f"{near(namespace, names)}; " if names else "; "
             how = f"`kubectl create namespace {namespace}` makes it"
             raise Problem(f"-n: there is no namespace {namespace!r}{there}{how}", exit_code=1) from error
-        return DEFAULT  # who may not read it does not know
+        return "default"  # who may not read it does not know
 
 
 def selects(selector: Thing, labels: dict[str, str]) -> bool:

@@ -19,7 +19,7 @@ from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Selection
 from fairway.kube.transport import Request
 
-from .leader import has_worked, lease_of
+from .leader import lease_of
 from .main import told
 from .output import clock_time, in_local_time, start
 from .verdict import late
@@ -223,17 +223,7 @@ async def _known(client: Client) -> "list[Part]":
     sent, forms = await asyncio.gather(lists, client.clock.in_thread(lambda: _forms(chain.from_iterable(READ))))
     read = map(msgspec.json.Decoder, forms)
     known = [one.decode(it) for one, them in zip(read, chain.from_iterable(sent)) for it in them]
-    return [*known, *_alone(known), *await _unmade(client, known)]
-
-
-async def _unmade(client: Client, known: "list[Part]") -> "list[Part]":
-    """Queue `default`, where no controller has had the time to make it."""
-    from fairway.api.objects import Metadata
-    from fairway.api.owners import DEFAULT_QUEUE
-    from fairway.api.types import QueueObject
-
-    is_there = any(isinstance(it, QueueObject) and it.metadata.name == DEFAULT_QUEUE for it in known)
-    return [] if is_there or await has_worked(client) else [QueueObject(Metadata(DEFAULT_QUEUE))]
+    return [*known, *_alone(known)]
 
 
 def _forms(of: Iterable[Kind]) -> "list[type[Part]]":

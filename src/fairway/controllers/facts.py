@@ -132,6 +132,8 @@ class Facts:
         claims = [f"{one.namespace}/{one.name}" for one in meant if one.name] if meant else [key]
         is_for_all = kind not in (kinds.CLAIMS, kinds.VOLUMES) or not all(one.name for one in meant)
         self._claims_stale |= is_for_all
+        if kind == kinds.CAPACITIES:
+            self.view.storage.sizes.clear()
         self._stale.update(*(self._claimants.get(claim, ()) for claim in claims))
         self._reading = workloads.Reading()  # podsets that were read may mean something else now
 

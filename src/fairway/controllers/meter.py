@@ -168,7 +168,7 @@ def figures(snapshot: Snapshot, plan: Plan, but: Set[str] = frozenset()) -> Figu
             (promised if one.is_promised else leaving)[one.admission.pool] += gpus
     idle = free.clip(0)
     kept, found = np.minimum(_kept(snapshot, plan, idle), idle), {}
-    is_up = np.array([node.name not in but for node in snapshot.nodes], np.bool_)
+    is_up = np.array([node.name not in but for node in snapshot.nodes] if but else True, np.bool_)
     for index, pool in enumerate(snapshot.pools):
         mask = (snapshot.pool_of == index) & is_up
         if total := int(capacity[mask].sum()):

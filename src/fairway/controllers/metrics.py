@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from fairway.engine import GPU, UNLIMITED, Fault, Plan, Snapshot, Wait
+from fairway.engine import ATTACHABLE, GPU, UNLIMITED, Fault, Plan, Snapshot, Wait
 from fairway.kube.transport import Request, Response, Transport
 
 M = TypeVar("M", Counter, Gauge, Histogram)
@@ -114,8 +114,9 @@ def _capacity(snapshot: Snapshot) -> dict[tuple[str, str], int]:
     for row, pool in enumerate(snapshot.pools):
         mask = (snapshot.pool_of == row) & snapshot.is_usable
         totals = snapshot.capacity[:, mask].sum(axis=1)
-        told = zip(snapshot.resources, totals.tolist())
-        found.update({(pool.name, name): total for name, total in told if total < UNLIMITED})
+        for name, total in zip(snapshot.resources, totals.tolist()):
+            if total < UNLIMITED or not name.startswith(ATTACHABLE):
+                found[pool.name, name] = total
     return found
 
 

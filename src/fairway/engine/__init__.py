@@ -1,64 +1,20 @@
 """The engine: a pure function decides. All that is public is here; nothing deeper is imported from outside."""
 
-from .admit import open_pools as open_pools
-from .cycle import SHARED as SHARED
-from .cycle import Cycle as Cycle
-from .decide import decide as decide
-from .decide import turns as turns
-from .draft import Draft as Draft
-from .eligibility import lasts as lasts
-from .explain import could_hold as could_hold
-from .explain import most_between as most_between
-from .feasibility import Values as Values
-from .labels import NAME as NAME
-from .labels import NOT_READY as NOT_READY
-from .labels import clash as clash
-from .labels import holds as holds
-from .labels import implied as implied
-from .labels import means as means
-from .labels import required as required
-from .labels import selects as selects
-from .labels import tolerates as tolerates
+from .cycle import SHARED, Cycle
+from .decide import decide, open_pools, turns
+from .draft import Draft
+from .eligibility import lasts
+from .explain import could_hold, most_between
+from .feasibility import Values
+from .labels import NAME, NOT_READY, clash, holds, implied, means, required, selects, tolerates
 from .model import *  # noqa: F403  the model is public as a whole
-from .place import Ask as Ask
-from .place import cache_of as cache_of
-from .place import place as place
+from .place import Ask, cache_of, place
 from .plan import *  # noqa: F403  and so is a plan
 from .policy import *  # noqa: F403
-from .queueing import level as level
-from .quota import Account as Account
-from .quota import QueueTree as QueueTree
-from .quota import budgeted as budgeted
-from .quota import invalid_parent as invalid_parent
-from .quota import lineage as lineage
-from .reservations import occurrence as occurrence
-from .resources import DEVICE as DEVICE
-from .resources import UNLIMITED as UNLIMITED
-from .resources import capacity_of as capacity_of
-from .resources import counted as counted
-from .resources import counts_of as counts_of
-from .resources import frozen as frozen
-from .resources import gpus_of as gpus_of
-from .resources import memory_of as memory_of
-from .resources import shared as shared
-from .resources import slices as slices
-from .resources import taken as taken
-from .resources import thawed as thawed
-from .runtimes import ENOUGH as ENOUGH
-from .runtimes import HOUR as HOUR
-from .runtimes import Foreseen as Foreseen
-from .runtimes import Group as Group
-from .runtimes import Lengths as Lengths
-from .runtimes import gpus as gpus
-from .runtimes import groups as groups
-from .runtimes import job_family as job_family
-from .runtimes import known_group as known_group
-from .runtimes import learn as learn
-from .snapshot import Columns as Columns
-from .snapshot import Mask as Mask
-from .snapshot import Snapshot as Snapshot
-from .snapshot import largest_node as largest_node
-from .state import State as State
-from .state import snapshot_of as snapshot_of
-from .state import state_of as state_of
-from .state import world_of as world_of
+from .queueing import level
+from .quota import Account, QueueTree, budgeted, invalid_parent, lineage
+from .reservations import occurrence
+from .resources import *  # noqa: F403  and what pods count
+from .runtimes import ENOUGH, HOUR, Foreseen, Group, Lengths, gpus, groups, job_family, known_group, learn
+from .snapshot import Columns, Mask, Snapshot, largest_node
+from .state import State, snapshot_of, state_of, world_of

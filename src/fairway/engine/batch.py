@@ -100,7 +100,7 @@ class Batch:
 
     def _like(self, node: QueueNode, line: PendingQueue, *, is_alone: bool) -> tuple[Rows, bool]:
         """A leaf, as often as its next start as the first did; whether others come behind."""
-        at, count, queue = line.at + (node.head is self.first), 0, node.branch and node.branch.queue.name
+        at, count, queue = line.at + (node.head is self.first), 0, node.branch.queue.name
         comes = dict.fromkeys(line.blocked, False)  # by what is alike; below 0, what sets conditions, are not
         for one, like in zip(islice(line.waiting, at, at + MOST_AHEAD), islice(line.likes, at, None)):
             if like not in comes:
@@ -145,7 +145,6 @@ def _keys(node: QueueNode, count: int) -> Values:
         keys[3] += not share and more > 0
         keys[4:6] = np.maximum(keys[4:6], (then / due, now / due) if due else (then * NO_SHARE, now * NO_SHARE))
     keys[:4] = keys[:4] > 0
-    assert node.branch is not None
     queue = node.branch.queue
     keys[2], keys[6], keys[7] = -queue.priority, node.size, queue.created
     return keys

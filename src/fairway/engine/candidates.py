@@ -1,12 +1,17 @@
 """Which running workloads, or surplus pods of theirs, a rule allows to be evicted or shrunk, and in which order.
 
 Surplus goes before any core, the queue most above its share first, then lower priority, lower cost, fewer, younger.
+
+A victim that fits elsewhere is moved, and does not count as taken. So victims are chosen knowing which of them could
+be moved. That is asked of many and must be cheap: nothing is written, and what is idle is looked at as it is, without
+what the victim itself holds on other nodes. Whether a victim does move is known when all is placed.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
+from copy import copy
 from functools import cached_property
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from itertools import chain, product
 from math import inf
 from operator import attrgetter, itemgetter
@@ -15,14 +20,16 @@ import numpy as np
 
 from .cycle import Cycle
 from .draft import Room
+from .eligibility import over_limit
 from .eviction_rules import EvictionRule, Shield, cost, paired, young
+from .feasibility import pool_row
 from .labels import selects
 from .model import GPU, Admission, Disruption, NodeShare, PodClass, PodSet, PodSetPlacement, Running, Workload
+from .place import place
 from .plan import Cause
 from .pod_affinity import attracts
-from .quota import Demand
 from .resources import counts_of
-from .snapshot import Columns
+from .snapshot import Columns, Mask
 
 Sort = tuple[int, frozenset[str]]
 """The stage of what is given, and the queues that give: what decides first between offers. Stages: 0 surplus, 1 a core,
@@ -45,30 +52,18 @@ class Later(str):
 
 
 class Victim:
-    """A running workload that a rule reaches. `surplus`: how many pods of each podset it can lose and run on;
-    `lost`: those it has lost in this cycle; `rows`: what it holds of each node; `core`: all of it, as a candidate."""
+    """A running workload that a rule reaches. `surplus`: how many pods of each podset it can lose and run on; `lost`:
+    those it has lost in this cycle; `core`: all of it, as a candidate; `pods`: of podsets with surplus, by name."""
 
-    __slots__ = ("amounts", "budgets", "core", "cost", "lost", "one", "pods", "rows", "surplus")
+    __slots__ = ("core", "lost", "one", "pods", "surplus")
 
     def __init__(self, one: Running, cycle: Cycle) -> None:
-        self.one = one
-        podsets, counts = one.workload.podsets, counts_of(one.workload.podsets, one.admission)
-        self.surplus = {podset.name: count - podset.min_count for podset, count in zip(podsets, counts)
-                        if count > podset.min_count}  # fmt: skip
-        self.amounts = cycle.tree.amounts(podsets, counts, one.admission.pool)
-        self.cost = cost(one, self.amounts, cycle)
-        self.rows = cycle.draft.holdings(podsets, one.admission)
-        self.budgets = covered(cycle.snapshot.disruptions, podsets, one.admission)
-        self.lost: set[PodAt] = set()
-        self.core = Candidate(self, None, self.rows, self.amounts, self.budgets)
-        self.pods = {at.name: [self._pod(*each, cycle) for each in pods_of(at)] for at in one.admission.podsets
-                     if at.name in self.surplus} if self.surplus else {}  # fmt: skip
-
-    def _pod(self, pod: PodAt, share: NodeShare, cycle: Cycle) -> "Candidate":
-        podsets, pool = self.one.workload.podsets, self.one.admission.pool
-        alone = Admission(pool, (PodSetPlacement(pod[0], (share,)),))
-        rows, budgets = cycle.draft.holdings(podsets, alone), covered(cycle.snapshot.disruptions, podsets, alone)
-        return Candidate(self, pod, rows, cycle.tree.amounts(podsets, counts_of(podsets, alone), pool), budgets)
+        self.one, self.lost, podsets = one, set[PodAt](), one.workload.podsets
+        self.surplus = {podset.name: count - podset.min_count for podset, count in zip(
+            podsets, counts_of(podsets, one.admission)) if count > podset.min_count}  # fmt: skip
+        self.core, self.pods = Candidate(self, None, one.admission, cycle), dict[str, list[Candidate]]()
+        for pod, alone in pods_of(one.admission, self.surplus) if self.surplus else ():
+            self.pods.setdefault(pod[0], []).append(Candidate(self, pod, alone, cycle))
 
     def rest(self) -> Admission:
         """What it holds without the pods it has lost."""
@@ -83,36 +78,32 @@ class Candidate:
     """What a victim can give at once: one surplus pod, or, `pod` None, all that is left of it. `order`: which goes
     first, its queue apart: lower priority, lower cost, younger; of one workload's pods the last rank."""
 
-    __slots__ = ("budgets", "counted", "key", "order", "pod", "queue", "rows", "victim")
+    __slots__ = ("budgets", "cost", "counted", "key", "order", "pod", "queue", "rows", "victim")
 
-    def __init__(
-        self, victim: Victim, pod: PodAt | None, rows: dict[int, Room], counted: Demand, budgets: Covered
-    ) -> None:
-        self.victim, self.pod, self.rows, self.counted, self.budgets = victim, pod, rows, counted, budgets
+    def __init__(self, victim: Victim, pod: PodAt | None, admission: Admission, cycle: Cycle) -> None:
+        self.victim, self.pod = victim, pod
         workload, (_, share, index) = victim.one.workload, pod or ("", 0, 0)
-        self.key, self.queue = workload.key, workload.queue
-        self.order: Turn = workload.priority, victim.cost, -workload.submitted, -share, -index, Later(self.key)
+        self.key, self.queue, podsets = workload.key, workload.queue, workload.podsets
+        self.counted = cycle.tree.amounts(podsets, counts_of(podsets, admission), admission.pool)
+        self.rows = cycle.draft.holdings(podsets, admission)
+        budgets = cycle.snapshot.disruptions
+        self.budgets = covered(budgets, podsets, admission) if budgets else ()
+        self.cost: float = cost(victim.one, self.counted, cycle) if pod is None else victim.core.cost
+        self.order: Turn = workload.priority, self.cost, -workload.submitted, -share, -index, Later(self.key)
 
     def to_move(self) -> "Candidate":
         """The same workload as a candidate for a move: the fewest GPUs move, whatever their priority."""
-        moved = Candidate(self.victim, None, self.rows, self.counted, self.budgets)
+        moved = copy(self)
         moved.order = 0, self.counted.get(GPU, 0), *self.order[2:]
         return moved
 
-    def take(self, cycle: Cycle) -> None:
-        self.count(cycle, 1)
+    def take(self, cycle: Cycle, *, back: bool = False) -> None:
+        """It goes, or is given `back`."""
+        self.count(cycle, -1 if back else 1)
         if self.pod is None:
-            cycle.draft.leave(self.key)
+            (cycle.draft.remain if back else cycle.draft.leave)(self.key)
         else:
-            self.victim.lost.add(self.pod)
-            cycle.draft.resize(self.key, self.victim.rest())
-
-    def give_back(self, cycle: Cycle) -> None:
-        self.count(cycle, -1)
-        if self.pod is None:
-            cycle.draft.remain(self.key)
-        else:
-            self.victim.lost.discard(self.pod)
+            (self.victim.lost.discard if back else self.victim.lost.add)(self.pod)
             cycle.draft.resize(self.key, self.victim.rest())
 
     def count(self, cycle: Cycle, times: int) -> None:
@@ -138,15 +129,13 @@ class Prices:
 
     def pop(self) -> tuple[Sort, Price, int] | None:
         """Sort, price and node of the best offer known, which is then known no more."""
-        sorts = []
-        for sort, heap in self._heaps.items():
+        for heap in self._heaps.values():
             while heap and self._last.get(heap[0][1]) is not heap[0]:
                 heappop(heap)
-            if heap:
-                sorts.append((sort[0], self._rule.ranked(sort[1]), heap[0], sort))
-        if not sorts:
+        heads = ((sort[0], self._rule.ranked(sort[1]), heap[0], sort) for sort, heap in self._heaps.items() if heap)
+        *_, sort = min(heads, key=itemgetter(0, 1, 2), default=(None,))
+        if sort is None:
             return None
-        *_, sort = min(sorts, key=itemgetter(0, 1, 2))
         price, row = heappop(self._heaps[sort])
         del self._last[row]
         return sort, price, row
@@ -184,7 +173,7 @@ class CandidateSet:
 
     def _enter(self, victim: Victim) -> None:
         one, rule = victim.one, self.rule  # one that shrank in this cycle is known by the pods it had
-        for name, pods in victim.pods.items() if rule.takes_surplus else ():
+        for name, pods in victim.pods.items() if rule.cause is not Cause.CONSOLIDATED else ():
             self.all += pods[-victim.surplus[name] if rule.keeps_first else 0 :]
         shield = rule.shield(one) if one.workload.preemptible else ("preemptible: false", None)
         if shield:
@@ -249,30 +238,30 @@ class CandidateSet:
         lines: defaultdict[tuple[int, str], list[Candidate]] = defaultdict(list)
         for candidate in sorted(candidates, key=attrgetter("order"), reverse=True):
             lines[self.stage(candidate), candidate.queue].append(candidate)
-        heap = [(stage, self.rule.rank(queue), line[-1].order, queue) for (stage, queue), line in lines.items()]
-        heapify(heap)
-        refused = list[tuple[int, tuple[float, ...], Turn, str]]()
+        heap, refused = list[tuple[int, tuple[float, ...], Turn, str]](), list[tuple[int, str]]()
+
+        def enter(*entries: tuple[int, str]) -> None:
+            for stage, queue in entries:
+                if line := lines[stage, queue]:
+                    heappush(heap, (stage, self.rule.rank(queue), line[-1].order, queue))
+
+        enter(*lines)
         while heap:
-            stage, rank, order, queue = heappop(heap)
+            stage, rank, _, queue = heappop(heap)
             if not (line := lines[stage, queue]):
                 continue  # its last candidate went to a later stage
-            if (now := self.rule.rank(queue)) != rank:
-                heappush(heap, (stage, now, order, queue))
+            if self.rule.rank(queue) != rank:
+                enter((stage, queue))
             elif not self.rule.may_lose(queue, None):
-                refused.append((stage, rank, order, queue))
+                refused.append((stage, queue))
             elif (later := self.stage(line[-1])) != stage:
                 lines[later, queue].append(line.pop())
                 lines[later, queue].sort(key=attrgetter("order"), reverse=True)
-                heappush(heap, (later, rank, lines[later, queue][-1].order, queue))
-                if line:
-                    heappush(heap, (stage, rank, line[-1].order, queue))
+                enter((later, queue), (stage, queue))
             else:
                 yield line.pop()
-                for entry in refused if self.rule.is_mixed else ():
-                    heappush(heap, entry)
+                enter(*(refused if self.rule.is_mixed else ()), (stage, queue))
                 refused.clear()
-                if line:
-                    heappush(heap, (stage, rank, line[-1].order, queue))
 
     def largest_last(self, candidates: Iterable[Candidate], workload: Workload) -> Iterator[Candidate]:
         """An order in which queues can lose the most, for a caller that takes each before it asks for the next. A queue
@@ -331,7 +320,7 @@ class CandidateSet:
         """Surplus alone has no cost: no workload starts again; one that is moved does not count as taken."""
         stage = 2 * self.excess(candidates) + any(one.pod is None for one in candidates)
         lost = [one for one in candidates if one.pod is not None or one.key not in moved] if moved else candidates
-        gone = sum([one.victim.cost for one in candidates if one.key in moved]) if moved else 0.0
+        gone = sum([one.cost for one in candidates if one.key in moved]) if moved else 0.0
         if not lost:
             return (stage, frozenset()), (-inf, 0.0, 0, gone, 0.0), candidates
         priorities, costs, ages, *_ = zip(*(candidate.order for candidate in lost))
@@ -360,18 +349,21 @@ class CandidateSets(dict[tuple[object, ...], CandidateSet]):
 
 def covered(budgets: tuple[Disruption, ...], podsets: tuple[PodSet, ...], admission: Admission) -> Covered:
     """The budgets that cover pods of an admission. Whether one would be exceeded is asked of the cycle."""
-    counts, found = counts_of(podsets, admission) if budgets else (), Counter[Disruption]()
-    for budget, (podset, count) in product(budgets, zip(podsets, counts)):
+    found = Counter[Disruption]()
+    for budget, (podset, count) in product(budgets, zip(podsets, counts_of(podsets, admission))):
         if podset.pod.namespace == budget.key.partition("/")[0] and selects(budget.selector, dict(podset.pod.labels)):
             found[budget] += count
     return tuple((budget, count) for budget, count in found.items() if count)
 
 
-def pods_of(placement: PodSetPlacement) -> Iterator[tuple[PodAt, NodeShare]]:
-    """Each pod of a placement by itself, in rank order."""
-    for at, share in enumerate(placement.nodes):
-        for index in range(share.count):
-            yield (placement.name, at, index), NodeShare(share.node, 1, share.devices[index : index + 1])
+def pods_of(admission: Admission, names: Container[str]) -> Iterator[tuple[PodAt, Admission]]:
+    """Each pod by itself, in rank order, of the podsets of these names."""
+    for placement in admission.podsets:
+        for at, share in enumerate(placement.nodes if placement.name in names else ()):
+            for index in range(share.count):
+                alone = NodeShare(share.node, 1, share.devices[index : index + 1])
+                yield (placement.name, at, index), Admission(
+                    admission.pool, (PodSetPlacement(placement.name, (alone,)),))
 
 
 def without(admission: Admission, lost: set[PodAt]) -> Admission:
@@ -388,3 +380,91 @@ def without(admission: Admission, lost: set[PodAt]) -> Admission:
                 shares.append(NodeShare(share.node, len(stay), devices))
         placements.append(PodSetPlacement(placement.name, tuple(shares)))
     return Admission(admission.pool, tuple(placements))
+
+
+Needs = Counter[tuple[str, int]]  # amounts by pool and resource column
+
+
+class Idle:
+    """By the draft's version: idle `sums` of a pool by column; `places` of workloads alike, and their needs there."""
+
+    def __init__(self) -> None:
+        self.sums = dict[tuple[str, int], list[int]]()
+        self.places = dict[tuple[object, ...], tuple[Admission, Needs] | None]()
+
+
+def find_new_place(one: Running, cycle: Cycle, *, is_whole: bool = False) -> Admission | None:
+    """A place, in idle room and its own, for all pods it has and lost, else, unless `is_whole`, for what it needs."""
+    with cycle.draft.trial(), cycle.timeline.kept(one.workload):
+        cycle.draft.vanish(one.workload.key)
+        return _search(one, cycle, is_whole=is_whole)
+
+
+def movable(victims: Iterable[Running], row: int, cycle: Cycle, spoken: Needs) -> dict[str, Needs]:
+    """By key, the workloads that would find a place in the room that is idle now, off this node, and what they need
+    there; in sum no more than there is room for beside what is spoken for."""
+    found, used, free = dict[str, Needs](), spoken.copy(), cycle.draft.free
+    for one in victims:
+        if (known := _idle_place(one, row, cycle)) is None:
+            continue
+        there, needs = known
+        sums = _idle_sums(there.pool, cycle)
+        if all(sums[at[1]] - max(free[at[1], row], 0) >= amount + used[at] for at, amount in needs.items()):
+            found[one.workload.key] = needs
+            used.update(needs)
+    return found
+
+
+def speak_for(victims: list[Running], row: int, cycle: Cycle, spoken: Needs) -> Iterable[str]:
+    """Count the room that those of them take which are movable off this node; returns their keys."""
+    moved = movable(victims, row, cycle, spoken)
+    for needs in moved.values():
+        spoken.update(needs)
+    return moved
+
+
+def _idle_sums(pool: str, cycle: Cycle) -> list[int]:
+    """What is free of each resource in a pool in sum."""
+    sums, key = cycle.memo.of(Idle).sums, (pool, cycle.draft.version)
+    if key not in sums:
+        mask = cycle.snapshot.pool_of == pool_row(cycle.snapshot, pool)
+        sums[key] = np.maximum(cycle.draft.free[:, mask], 0).sum(axis=1).tolist()
+    return sums[key]
+
+
+def _idle_place(one: Running, row: int, cycle: Cycle) -> tuple[Admission, Needs] | None:
+    """Its place off this node, and what it needs there; known for all that are alike."""
+    workload, places, version = one.workload, cycle.memo.of(Idle).places, cycle.draft.version
+    key = id(workload.podsets), workload.queue, workload.pools, workload.excluded_nodes, one.lost, version
+    if key not in places:
+        places[key] = _aside(one, None, cycle)
+    there = places[key]
+    return there if there is None or cycle.snapshot.nodes[row].name not in there[0].nodes else _aside(one, row, cycle)
+
+
+def _aside(one: Running, row: int | None, cycle: Cycle) -> tuple[Admission, Needs] | None:
+    """Its place, that node apart, and what it needs there."""
+    podsets, allowed = one.workload.podsets, None if row is None else np.arange(len(cycle.snapshot.nodes)) != row
+    with cycle.timeline.kept(one.workload):
+        there = _search(one, cycle, allowed)
+    if there is None:
+        return None
+    held = cycle.draft.holdings(podsets, there).values()
+    amounts = [sum(column) for column in list(zip(*held))[: len(cycle.snapshot.resources)]]
+    return there, Needs({(there.pool, column): amount for column, amount in enumerate(amounts) if amount})
+
+
+def _search(one: Running, cycle: Cycle, allowed: Mask | None = None, *, is_whole: bool = False) -> Admission | None:
+    """The first pool, and places, for all the pods it has and lost, else for as many as it needs."""
+    workload, full = one.workload, cycle.whole(one)
+    for counts in dict.fromkeys((full, full if is_whole else cycle.least(workload))):
+        ask = cycle.ask(workload, counts)
+        if allowed is not None:
+            ask = ask._replace(allowed=allowed if ask.allowed is None else allowed & ask.allowed)
+        for pool in cycle.pools_of(workload):
+            accounts, asked = cycle.accounts(workload, pool), cycle.tree.amounts(workload.podsets, counts, pool)
+            if (one.lost or pool != one.admission.pool) and over_limit(accounts, asked):
+                continue
+            if (placed := place(cycle.draft, ask, pool)) is not None:
+                return Admission(pool, placed)
+    return None

@@ -15,7 +15,6 @@ import numpy as np
 
 from .draft import Draft
 from .explain import could_hold, may_fit
-from .memo import Memo
 from .model import Admission, Pool, Running, Workload
 from .place import Ask, Placements, place
 from .plan import RANK, Admit, Keep, Reason, Verdict, Wait, Why
@@ -23,7 +22,7 @@ from .policy import Policy
 from .quota import Account, Demand, budgeted
 from .reservations import Timeline
 from .resources import counts_of
-from .snapshot import Mask, Snapshot
+from .snapshot import Mask, Memo, Snapshot
 
 SHARED = RANK[Reason.BUDGET_SPENT]  # from this reason on, what one is told holds for all that are like it
 HOPELESS = frozenset((Reason.LEVEL_UNKNOWN, Reason.NEVER_FITS))  # these do, too
@@ -50,7 +49,7 @@ class Cycle:
         self.snapshot, self.policy, self.now = snapshot, policy, snapshot.now
         self.draft = Draft(snapshot, policy)
         self.tree = self.draft.tree
-        self.timeline = Timeline(self.draft, self.tree.time_limit)
+        self.timeline = Timeline(self.draft)
         self.verdicts: dict[str, Verdict] = {}
         self.again_at: float | None = None
         self.holds = {pool.name: policy.holds(pool) for pool in snapshot.pools}
@@ -189,10 +188,6 @@ class Cycle:
         pool = next(iter(self.pools_of(workload)), "")
         return pool, self.asked(workload, pool)
 
-    def fixed(self, workload: Workload, pool: str) -> Demand:
-        """What of that could not be preempted."""
-        return {} if workload.preemptible else self.asked(workload, pool)
-
     def consolidates(self, queue: str) -> bool:
         return self.tree.inherited(queue, "consolidates", False)
 
@@ -225,14 +220,11 @@ class Cycle:
         takes_risk = workload.preemptible and self.timeline.pays(workload, pools)
         for at_risk in (False, True)[: 1 + takes_risk]:
             with self.timeline.kept(workload, at_risk=at_risk) as windows:
-                within = [one for one in pools if self.has_quota(workload, one, at_risk=at_risk)] if windows else pools
+                asked = {one: self.asked(workload, one) for one in pools} if windows else {}
+                within = [one for one in asked if self.timeline.has_quota(workload, one, asked[one], at_risk=at_risk)]
                 if found := self.fit(workload, tuple(within)) if windows else bare:
                     return found
         return None
-
-    def has_quota(self, workload: Workload, pool: str, *, at_risk: bool = False) -> bool:
-        """Whether holds keep the quota that they need when it starts."""
-        return self.timeline.has_quota(workload, pool, self.asked(workload, pool), at_risk=at_risk)
 
     def fit(self, workload: Workload, pools: tuple[str, ...]) -> tuple[str, Placements] | None:
         """The first pool and places for it: in room that is idle, else in room that is being left."""

@@ -2,25 +2,31 @@
 
 The order is by workload, not by means: the next workload may make room before a later one is admitted for free, and a
 hold keeps later ones out of room that is promised. What each step means stands where it is defined.
+
+Each step of a workload's turn hands on what it found (`Attempt`); of several reasons the first by precedence is told.
+The facts of a wait are figures and keys, never words; a counterfactual is tried before it is told.
 """
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
-from itertools import count
+from itertools import chain, count
 from operator import attrgetter
 from typing import NamedTuple
 
-from .admit import admit, follow, hold, wait
 from .batch import Batch
+from .candidates import CandidateSets
 from .cycle import Attempt, Cycle
 from .elastic import grow
-from .eligibility import commitments
+from .eligibility import commitments, delay, over_guaranteed, over_limit, refusal
+from .eviction_rules import full_bucket, over_share, rules_for
+from .explain import census, explain, may_fit, open_to
 from .lifecycle import release, replace_lost
-from .model import Workload
-from .plan import Keep, Plan, Verdict, Wait
+from .model import CPU, GPU, Workload
+from .plan import RANK, Cause, Facts, Keep, Plan, Reason, Verdict, Wait, Why
 from .policy import Policy
-from .queueing import Order, PendingQueue, pending_queues
+from .queueing import Order, PendingQueue, is_aged, is_early, pending_queues
 from .reclaim import reclaim
+from .reservations import Window
 from .snapshot import Snapshot
 
 
@@ -127,7 +133,7 @@ def plan_of(cycle: Cycle, lines: dict[str, PendingQueue]) -> Plan:
             verdicts[key] = keeps[key] = last.keeps.get(key) or Keep(key)
     last.waits, last.keeps, last.lines = waits, keeps, {} if started else passed
     bounded = {name: at for name, at in cycle.tree.branches.items() if at.queue.budget is not None}
-    reserved = {name: sum(commitments(at, cycle).values()) for name, at in bounded.items()}
+    reserved = {name: sum(commitments(at, cycle).values(), 0.0) for name, at in bounded.items()}
     shares, guaranteed = cycle.tree.shares(), cycle.tree.shares(attrgetter("guaranteed"))
     return Plan(tuple(verdicts.values()), shares, cycle.again_at, reserved, guaranteed)
 
@@ -147,3 +153,149 @@ def _passed(name: str, line: PendingQueue, told: dict[str, Wait], cycle: Cycle) 
             known = Wait(key, reason, facts, place)
         waits[key] = known
     return LastLine(line.waiting, line.heads, line.passed, line.leaders, waits)
+
+
+def admit(workload: Workload, cycle: Cycle) -> Attempt:
+    """Start it in idle room, or in room that a workload is leaving already, without delaying a hold."""
+    if not cycle.is_plain(workload) and (why := refusal(workload, cycle) or delay(workload, cycle)):
+        return Attempt(workload, (), (why,))
+    pools, whys = open_pools(workload, cycle)
+    found = cycle.find(workload, pools) if pools else None
+    if found is None:
+        return Attempt(workload, pools, whys)
+    return Attempt(workload, pools, whys, cycle.start(workload, *found))
+
+
+def open_pools(workload: Workload, cycle: Cycle) -> tuple[tuple[str, ...], tuple[Why, ...]]:
+    """The pools in which quota lets it start, first those where the nearest queue with quotas stays within what it is
+    guaranteed, in the pool and in all; and why not in others."""
+    pools, opened, borrowed = cycle.fitting(workload, cycle.pools_of(workload)), list[str](), list[str]()
+    whys = list[Why]()
+    for pool in pools:
+        accounts = cycle.accounts(workload, pool)
+        if not accounts:
+            opened.append(pool)
+            continue
+        asked, nearest = cycle.asked(workload, pool), [one for one in accounts if one.queue is accounts[0].queue]
+        if why := over_limit(accounts, asked) or over_guaranteed(workload, pool, cycle):
+            whys.append(why)
+        elif len(pools) == 1 or all(one.keeps_within(one.guaranteed, asked) for one in nearest):
+            opened.append(pool)
+        else:
+            borrowed.append(pool)
+    return (*opened, *borrowed), tuple(whys)
+
+
+def hold(attempt: Attempt, cycle: Cycle) -> Verdict | None:
+    """Reserve capacity for the first `holdDepth` blocked workloads of a pool, and for any past `maxWait`; for an early
+    gang only where enforced limits say when it fits."""
+    workload = attempt.workload
+    pools = [pool for pool in attempt.pools if cycle.holds[pool] or is_aged(workload, cycle.tree)]
+    if not pools or attempt.is_shut or not cycle.tries:
+        return None
+    ask = cycle.ask(workload, cycle.least(workload))
+    if not (pools := [pool for pool in pools if may_fit(cycle.draft, ask, pool)]):
+        return None
+    cycle.tries -= 1
+    window = cycle.timeline.hold(ask, pools, by_limit=is_early(workload, cycle.tree))
+    if window is None or window.held is None:
+        return None
+    _, admission = window.held
+    cycle.holds[admission.pool] -= 1
+    cycle.wake(window.since)
+    is_guess = cycle.policy.tells_why and _is_unlimited(window, admission.nodes, cycle)
+    return replace(wait(attempt, cycle), starts_at=window.since, held=admission, is_guess=is_guess)
+
+
+def _is_unlimited(window: Window, nodes: set[str], cycle: Cycle) -> bool:
+    """Whether something runs on the nodes of a hold, or is held there before it, without a time limit."""
+    others = (one.held for one in cycle.timeline.windows if one is not window and one.held)
+    there = chain(((one.workload, one.admission) for one in cycle.snapshot.running), others)
+    return any(where.nodes & nodes and cycle.tree.time_limit(one) is None for one, where in there)
+
+
+def wait(attempt: Attempt, cycle: Cycle) -> Wait:
+    """Why it does not start now."""
+    workload, whys = attempt.workload, list(attempt.whys)
+    if cycle.policy.tells_why:
+        whys += [*kept_for(attempt, cycle), *unentitled(attempt, cycle)]
+    pools = cycle.pools_of(workload) if workload.queue in cycle.tree.branches else ()
+    is_told = any(RANK[why] < RANK[Reason.LEVEL_UNKNOWN] for why, _ in whys)  # before all that room could say
+    if pools and not is_told and not (workload.refused and whys and cycle.fit(workload, pools)):
+        whys.append(_room_for(workload, pools, cycle))
+    reason, facts = min(whys, key=lambda why: RANK[why[0]])
+    if cycle.policy.tells_why and Reason.REFUSED is not reason and RANK[reason] > RANK[Reason.OVER_SHARE]:
+        facts = replace(facts, shields=shields(attempt, cycle))
+    if reason is Reason.OVER_SHARE:  # said with what is missing, which is told last
+        facts = replace(whys[-1][1], queue=facts.queue, bounds=facts.bounds, used=facts.used)
+    return Wait(workload.key, reason, facts)
+
+
+def _room_for(workload: Workload, pools: tuple[str, ...], cycle: Cycle) -> Why:
+    """What room says; looked into once for all that ask for the same while nothing is written."""
+    key = id(workload.podsets), workload.topology, workload.excluded_nodes, workload.paused, pools, cycle.draft.version
+    if key not in cycle.told:
+        cycle.told[key] = explain(cycle.draft, cycle.ask(workload, cycle.least(workload)), pools)
+    return cycle.told[key]
+
+
+def shields(attempt: Attempt, cycle: Cycle) -> tuple[tuple[str, tuple[str, ...], float | None], ...]:
+    """What keeps it from evicting: the setting, the workloads that it protects, if any, and when the first ends."""
+    workload, found = attempt.workload, dict[str, dict[str, float | None]]()
+    for pool in attempt.pools:
+        for rule in rules_for(workload, pool, cycle):
+            candidates = cycle.memo.of(CandidateSets).get((rule.cause, rule.equivalence, pool))
+            if candidates is None or rule.is_mixed or rule.cause is Cause.CONSOLIDATED:
+                continue
+            for one, (kind, until) in [*candidates.shielded, *candidates.paired(workload)]:
+                if rule.may_lose(one.workload.queue, None):
+                    found.setdefault(kind, {})[one.workload.key] = until
+            if candidates.has_cores and (full := full_bucket(pool, cycle)):
+                found.setdefault(full[0], {})[""] = full[1]
+    return tuple(
+        (kind, tuple(sorted(filter(None, ends))), min((end for end in ends.values() if end is not None), default=None))
+        for kind, ends in found.items()
+    )
+
+
+def unentitled(attempt: Attempt, cycle: Cycle) -> list[Why]:
+    """No room is free for it, and it may take none of what others hold: its queue would be above its share."""
+    workload, pools = attempt.workload, attempt.pools
+    above = [over for pool in pools if (over := over_share(workload, pool, cycle))]
+    if not above or len(above) < len(pools) or len(cycle.snapshot.queues) < 2:
+        return []
+    standing = chain((one.workload for one in cycle.snapshot.running), (one for one, _ in cycle.draft.started.values()))
+    if all(one.queue == workload.queue for one in standing):
+        return []
+    return [(Reason.OVER_SHARE, above[0])]
+
+
+def kept_for(attempt: Attempt, cycle: Cycle) -> list[Why]:
+    """The workload, or queue, for which the room is kept in which it would start."""
+    workload = attempt.workload
+    windows = cycle.timeline.against(workload) if cycle.timeline.windows and attempt.pools else []
+    if not windows or (found := cycle.fit(workload, attempt.pools)) is None:
+        return []
+    first, facts = min(windows, key=lambda window: window.since), _beside_keeps(workload, found[0], cycle)
+    if first.owner:
+        return [(Reason.HELD_FOR, replace(facts, blocking=(first.owner,), until=first.since))]
+    since = first.since if first.since > cycle.now else None
+    return [(Reason.RESERVED, replace(facts, queue=first.queue, since=since, until=first.until))]
+
+
+def _beside_keeps(workload: Workload, pool: str, cycle: Cycle) -> Facts:
+    """What it asks for, and the nodes of a pool without the room that is kept from it."""
+    ask, asked = cycle.ask(workload, cycle.least(workload)), cycle.asked(workload, pool)
+    resource, before = GPU if asked.get(GPU) else CPU, open_to(cycle.draft, ask, pool)
+    with cycle.timeline.kept(workload):
+        nodes = census(cycle.draft, ask, pool, before=before)
+    return Facts(resource, asked.get(resource), pool=pool, census=nodes)
+
+
+def follow(workload: Workload, first: Workload, cycle: Cycle) -> Why:
+    """Why one behind a blocked head in a strict line waits: for reasons of its own, else for that head to go."""
+    if why := refusal(workload, cycle) or delay(workload, cycle):
+        return why
+    _, whys = open_pools(workload, cycle)  # the limit or guarantee that it would break
+    behind = Reason.HELD_FOR, Facts(blocking=(first.key,))
+    return min(behind, *whys, _room_for(workload, cycle.pools_of(workload), cycle), key=lambda why: RANK[why[0]])

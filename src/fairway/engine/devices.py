@@ -49,7 +49,7 @@ def room_of(draft: Draft, shape: Shape, rows: Where) -> Counts:
 def count_room(draft: Draft, request: Request, rows: Where) -> Counts:
     """Pods that the free amounts of these nodes allow, devices apart."""
     room: Counts | None = None
-    for column, amount in zip(request.columns, request.amounts):
+    for column, amount in request.needs:
         pods = draft.free[column, rows] // amount
         room = pods if room is None else np.minimum(room, pods)
     if room is None or not request.is_known:

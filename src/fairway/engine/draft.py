@@ -17,14 +17,13 @@ from operator import attrgetter
 
 import numpy as np
 
-from .feasibility import Counts, has_groups
-from .memo import Key, Memo, Value
+from .feasibility import Counts, Shape, Shapes, has_groups, request_of
 from .model import Admission, NodeShare, PodClass, PodSet, PodSetPlacement, Running, Workload
-from .pod_affinity import is_friend, is_stray, keys_apart, meets
+from .pod_affinity import is_friend, keys_apart, meets, near
 from .policy import FAIRWAY, Policy
 from .quota import QueueTree
-from .resources import DEVICE, counts_of, device_memory, frozen, memory_of, shared, taken
-from .snapshot import Columns, Snapshot
+from .resources import DEVICE, counts_of, frozen, memory_of
+from .snapshot import Columns, Key, Memo, Snapshot, Value
 
 Room = Sequence[int]  # of one node: amounts by resource, and behind them milli-GPU by device slot
 PodsAt = tuple[PodClass, int, int, tuple[tuple[int, ...], ...]]
@@ -59,8 +58,8 @@ class Draft:
         self.free: Columns = (now or snapshot).free.copy()  # int64[resource, node]
         self._cells = self.free.data  # the same, for one cell at a time
         self.device_free: Columns = (now or snapshot).device_free.copy()  # int64[node, slot], milli-GPU; -1: none
-        self._known: dict[tuple[int, int], tuple[Columns, list[tuple[int, int]]]] = {}  # what pods take
-        self._lists: dict[tuple[int, int, int], list[int]] = {}
+        self.shapes = snapshot.memo.of(Shapes)
+        self._lists: dict[tuple[int, str, int], list[int]] = {}  # what so many pods of a class take
         self._undo: list[Callable[[], object]] = []
         self._depth = 0
         if now is None:
@@ -86,14 +85,12 @@ class Draft:
             self.tree.charge(last[kind], admissions[0].pool, (1,), times)
             self.tree.touched.add(kind[0])
 
-    def leave(self, key: str, moves_to: Admission | None = None) -> None:
-        """It is told to go: its room is free later; the place it moves to is taken at once."""
+    def leave(self, key: str) -> None:
+        """It is told to go: its room is free later."""
         one = self.running[key]
         self._exit(key, one.admission)
         self._take(one.workload, one.admission, -1, now=False)
-        if moves_to:
-            self._take(one.workload, moves_to, 1)
-        self.put(self.running, key, replace(one, is_leaving=True, moves_to=moves_to))
+        self.put(self.running, key, replace(one, is_leaving=True))
 
     def freeze(self, key: str, *, on_disk: bool = False) -> bool:
         """One that was told to go is paused instead: its memory stays held, unless it is paused on disk. False, and
@@ -128,7 +125,7 @@ class Draft:
             self._hold(view, (podset,), Admission(pool, (PodSetPlacement(podset.name, shares),)))
 
     def move(self, key: str, admission: Admission) -> None:
-        """It has been told to go, and finds a place elsewhere."""
+        """It has been told to go, and finds a place elsewhere, which it takes at once."""
         one = self.running[key]
         self._take(one.workload, admission, 1)
         self.put(self.running, key, replace(one, moves_to=admission))
@@ -224,18 +221,19 @@ class Draft:
     def waits_for(self, podsets: tuple[PodSet, ...], admission: Admission) -> tuple[str, ...]:
         """The workloads that must go before these places are free: those that leave its nodes, where what its pods
         request is held twice, and those beside which its pods may not stand."""
-        waits, memory = self.repelled_by(podsets, admission), self.tree.memory.get(admission.pool, 0)
-        for pod, row, _, devices in self._shares(podsets, admission):
+        waits = self.repelled_by(podsets, admission)
+        for pod, row, _, devices in self.shares(podsets, admission):
             if self.exits.get(row):
-                is_short = self.free[self._takes(pod, memory)[0] > 0, row] < 0
-                if is_short.any() or (any(devices) and (self.device_free[row] < -1).any()):
+                needs = self.shape(pod, admission.pool).request.needs
+                is_short = any(devices) and bool((self.device_free[row] < -1).any())
+                if is_short or any(self.free[column, row] < 0 for column, _ in needs):
                     waits |= self.exits[row]
         return tuple(sorted(key for key in waits if not self._remains(key)))
 
     def repelled_by(self, podsets: tuple[PodSet, ...], admission: Admission) -> set[str]:
         """Those that leave and beside which its pods may not stand, or which keep them from being first of a group."""
         rows: dict[PodClass, list[int]] = {}
-        for pod, row, _, _ in self._shares(podsets, admission) if self.standing else ():
+        for pod, row, _, _ in self.shares(podsets, admission) if self.standing else ():
             rows.setdefault(pod, []).append(row)
         pairs = product(rows, self.standing)
         foes = {(pod, other): keys for pod, other in pairs if (keys := keys_apart(pod, other))}
@@ -250,10 +248,10 @@ class Draft:
 
     def _is_stray(self, pod: PodClass, own: list[int]) -> bool:
         """Whether pods placed on these rows are not where their required affinity wants them now."""
-        rows = ((row, count - (other == pod and own.count(row))) for other, on in self.standing.items()
-                if is_friend(other, pod) for row, count in enumerate(on.tolist()))
-        friends = [row for row, others in rows if others > 0]
-        return bool(friends) and is_stray(self.snapshot, pod, friends, own)
+        mine = np.bincount(own, minlength=len(self.snapshot.nodes))
+        others = {other: on - mine * (other == pod) for other, on in self.standing.items()}
+        friends = sum((on > 0 for other, on in others.items() if is_friend(other, pod)), np.zeros((), np.bool_))
+        return bool(friends.any()) and not near(self.snapshot, others, pod)[own].all()
 
     def leaving(self) -> Mapping[PodClass, Counts]:
         """int64[node] pods of each class that are there now and leave."""
@@ -265,7 +263,7 @@ class Draft:
         if key in self._strange:
             yield self._strange[key]
         if one := self.running.get(key):
-            for pod, row, _, _ in self._shares(one.workload.podsets, self.shrunk.get(key, one.admission)):
+            for pod, row, _, _ in self.shares(one.workload.podsets, self.shrunk.get(key, one.admission)):
                 yield pod, row
 
     def _remains(self, key: str) -> bool:
@@ -282,13 +280,14 @@ class Draft:
 
     def charge(self, podsets: tuple[PodSet, ...], admission: Admission, times: int) -> None:
         """Take what an admission holds, so many times; give it back if `times` is negative."""
-        memory = self.tree.memory.get(admission.pool, 0)
-        for pod, row, count, devices in self._shares(podsets, admission):
-            self._write(pod, row, count * times, memory)
+        for pod, row, count, devices in self.shares(podsets, admission):
+            shape = self.shape(pod, admission.pool)
+            self._write(shape, row, count * times)
             for one in devices:
-                self._write_devices(pod, row, one, times, memory)
+                self._write_devices(shape, row, one, times)
 
-    def _shares(self, podsets: tuple[PodSet, ...], admission: Admission) -> Iterator[PodsAt]:
+    def shares(self, podsets: tuple[PodSet, ...], admission: Admission) -> Iterator[PodsAt]:
+        """The pods of an admission by class and node; those on nodes that are gone are left out."""
         pods = {podset.name: podset.pod for podset in podsets}
         for placement in admission.podsets:
             if placement.name in pods:
@@ -310,15 +309,16 @@ class Draft:
 
     def holdings(self, podsets: tuple[PodSet, ...], admission: Admission) -> dict[int, Room]:
         """The same as lists, which alike pods may share: they are not to be written."""
-        memory, held = self.tree.memory.get(admission.pool, 0), dict[int, Room]()
-        columns, slots = len(self.snapshot.resources), self.device_free.shape[1]
-        for pod, row, count, devices in self._shares(podsets, admission):
-            key = id(pod), memory, count
+        held, columns = dict[int, Room](), len(self.snapshot.resources)
+        for pod, row, count, devices in self.shares(podsets, admission):
+            shape, key = self.shape(pod, admission.pool), (id(pod), admission.pool, count)
             if key not in self._lists:
-                self._lists[key] = (self._takes(pod, memory)[0] * count).tolist() + [0] * slots
+                self._lists[key] = [0] * (columns + self.device_free.shape[1])
+                for column, amount in shape.request.needs:
+                    self._lists[key][column] = amount * count
             amounts = self._lists[key].copy() if devices else self._lists[key]
             for one in devices:
-                for slot, part in self._slots(pod, row, one, memory):
+                for slot, part in self._slots(shape, row, one):
                     amounts[columns + slot] += part
             before = held.get(row)
             held[row] = [sum(pair) for pair in zip(before, amounts)] if before else amounts
@@ -342,18 +342,16 @@ class Draft:
         self.log.append(row)
         self.version = len(self.log)
 
-    def _takes(self, pod: PodClass, memory: int) -> tuple[Columns, list[tuple[int, int]]]:
-        """int64[resource]: what a pod takes; and the columns and amounts that are not 0."""
-        known = self._known.get((id(pod), memory))
-        if known is None:
-            takes = taken(pod, memory)
-            vector = np.array([takes.get(name, 0) for name in self.snapshot.resources], np.int64)
-            known = vector, [(at, more) for at, more in enumerate(vector.tolist()) if more]
-            self._known[id(pod), memory] = known
-        return known
+    def shape(self, pod: PodClass, pool: str) -> Shape:
+        """The class in a pool, told by identity."""
+        key = id(pod), pool
+        if key not in self.shapes:
+            self.shapes[key] = Shape(pod, request_of(self.snapshot, pod, pool), pool)
+        return self.shapes[key]
 
-    def _write(self, pod: PodClass, row: int, count: int, memory: int) -> None:
-        for column, amount in self._takes(pod, memory)[1]:
+    def _write(self, shape: Shape, row: int, count: int) -> None:
+        pod, request, _ = shape
+        for column, amount in request.needs:
             self._cells[column, row] -= amount * count
         self.log.append(row)
         self.version = len(self.log)
@@ -362,20 +360,20 @@ class Draft:
                 self.standing[pod] = np.zeros(len(self.snapshot.nodes), np.int64)
             self.standing[pod][row] += count
 
-    def _slots(self, pod: PodClass, row: int, devices: tuple[int, ...], memory: int) -> Iterator[tuple[int, int]]:
+    def _slots(self, shape: Shape, row: int, devices: tuple[int, ...]) -> Iterator[tuple[int, int]]:
         """Device slots that a pod takes of a node, and the part of each."""
-        part = shared(pod, memory) or DEVICE
+        part = shape.request.share or DEVICE
         for slot, device in enumerate(self.snapshot.nodes[row].devices):
             if device.index in devices and self.device_free[row, slot] != -1:
                 yield slot, part
 
-    def _write_devices(self, pod: PodClass, row: int, devices: tuple[int, ...], times: int, memory: int) -> None:
+    def _write_devices(self, shape: Shape, row: int, devices: tuple[int, ...], times: int) -> None:
         node = self.snapshot.nodes[row]
-        for slot, part in self._slots(pod, row, devices, memory):
+        for slot, part in self._slots(shape, row, devices):
             self.device_free[row, slot] -= part * times
             if node.numa and node.devices[slot].index == devices[0]:
                 held = self.groups.setdefault((row, node.devices[slot].numa), Counter())
-                held.update({name: amount * times for name, amount in pod.requests})
+                held.update({name: amount * times for name, amount in shape.pod.requests})
 
     # The beginning
 
@@ -389,7 +387,7 @@ class Draft:
                 self.charge(one.workload.podsets, admission, 1)
         for pod in self.snapshot.pods:
             if (row := self.snapshot.row_of.get(pod.node)) is not None:
-                self._write(pod.pod, row, 1, 0)
+                self._write(self.shape(pod.pod, ""), row, 1)
         self.free[:], self.device_free[:] = free, device_free
 
     def _show_out(self) -> None:
@@ -403,11 +401,11 @@ class Draft:
         for pod in self.snapshot.pods:
             if pod.is_leaving and (row := self.snapshot.row_of.get(pod.node)) is not None:
                 pool = self.snapshot.pool_of[row]
-                memory = self.snapshot.gpu_memory[pool] if pool >= 0 else device_memory(self.snapshot.nodes[row])
+                shape = self.shape(pod.pod, self.snapshot.pools[pool].name if pool >= 0 else "")
                 self.exits.setdefault(row, set()).add(pod.key)
                 self._strange[pod.key] = pod.pod, row
-                self.ahead()._write(pod.pod, row, -1, memory)
-                self.ahead()._write_devices(pod.pod, row, pod.devices, -1, memory)
+                self.ahead()._write(shape, row, -1)
+                self.ahead()._write_devices(shape, row, pod.devices, -1)
 
 
 def _kept(one: Running) -> tuple[tuple[PodSet, ...], Admission]:

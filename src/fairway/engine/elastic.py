@@ -5,6 +5,7 @@ reclaim takes surplus of others: they shrink, none stops, and the place is the t
 """
 
 from dataclasses import replace
+from functools import lru_cache
 from heapq import heappop, heappush
 from operator import attrgetter, itemgetter
 
@@ -19,7 +20,7 @@ from .plan import Admit, Cause, Facts, Keep, Reason, Resize, Why
 from .queueing import Order
 from .quota import Demand
 from .reclaim import has_room_beside, is_fair, record_victims, spares
-from .resources import counts_of
+from .resources import sizes_of
 from .search import Search
 
 MOST_SURPLUS_TRIES = 64  # times in a cycle that surplus of others is sought
@@ -36,9 +37,8 @@ def _say(workload: Workload, stands: Admission, placed: Placements, cycle: Cycle
     if isinstance(said, Admit):
         cycle.say(Admit(key, admission, said.after, said.backfilled_for))
         return
-    names = [podset.name for podset in workload.podsets]
-    before = said.before if isinstance(said, Resize) else tuple(zip(names, counts_of(workload.podsets, stands)))
-    cycle.say(Resize(key, before, tuple(zip(names, counts_of(workload.podsets, admission))), admission))
+    before = said.before if isinstance(said, Resize) else sizes_of(workload.podsets, stands)
+    cycle.say(Resize(key, before, sizes_of(workload.podsets, admission), admission))
 
 
 def complete(workload: Workload, counts: tuple[int, ...], cycle: Cycle) -> bool:
@@ -57,6 +57,11 @@ def complete(workload: Workload, counts: tuple[int, ...], cycle: Cycle) -> bool:
     return placed is not None
 
 
+@lru_cache(1 << 10)
+def _single(podset: PodSet) -> tuple[PodSet, ...]:
+    return (replace(podset, count=1, min_count=1),)
+
+
 class Surplus:
     """The pods of elastic workloads beyond their minimum, for workloads that grow by eviction rules: from lower
     priorities of their queue and from queues above their share. None is stopped. Only the last ranks go, so that one
@@ -65,7 +70,6 @@ class Surplus:
     def __init__(self, cycle: Cycle) -> None:
         self._cycle, self._tries = cycle, MOST_SURPLUS_TRIES
         self._decided = frozenset(cycle.verdicts)
-        self._pods: dict[tuple[int, int], tuple[PodSet, ...]] = {}
         self.changed: dict[str, str] = {}
 
     def give(self, workload: Workload, counts: tuple[int, ...]) -> bool:
@@ -83,11 +87,7 @@ class Surplus:
 
     def _alone(self, workload: Workload, counts: tuple[int, ...]) -> Workload:
         """The workload as if it were the one pod."""
-        at = counts.index(1)
-        key = id(workload.podsets), at
-        if key not in self._pods:
-            self._pods[key] = (replace(workload.podsets[at], count=1, min_count=1),)
-        return replace(workload, podsets=self._pods[key], preemptible=True)
+        return replace(workload, podsets=_single(workload.podsets[counts.index(1)]), preemptible=True)
 
     def _candidates(self, rule: EvictionRule, pool: str) -> CandidateSet:
         before, equivalence = rule.touches, ("surplus", *rule.equivalence)

@@ -113,8 +113,8 @@ def _overruns(branch: Branch, workload: Workload, gpus: float, cycle: Cycle) -> 
     period, budget = queue.budget_period, queue.budget or 0
     ends = None if queue.ledger.budget_since is None or period is None else since + period
     counted, owed = lasts(workload, 0.0, cycle), dict(queue.ledger.uncharged)
-    held, rest = commitments(branch, cycle), sum(owed.values())
-    spending = Spending(budget, spent - rest, sum(held.values()) + rest, gpus * counted)
+    held = commitments(branch, cycle)
+    spending = Spending(budget, spent, sum(held.values(), 0.0), gpus * counted)
     if sum(spending[1:]) <= budget:
         return None
     if ends is not None:
@@ -122,8 +122,7 @@ def _overruns(branch: Branch, workload: Workload, gpus: float, cycle: Cycle) -> 
     return Reason.BUDGET_SPENT, Facts(
         queue=queue.name, resource=GPU, spending=spending, until=ends, longest=budget / gpus // 1,
         assumed=counted if cycle.tree.time_limit(workload) is None else None,
-        blocking=tuple(sorted(key for key, amount in (held | owed).items() if amount and key != workload.key))
-        if cycle.policy.tells_why else (),
+        blocking=tuple(sorted(key for key, it in (held | owed).items() if it)) if cycle.policy.tells_why else (),
     )  # fmt: skip
 
 
@@ -170,10 +169,11 @@ def over_limit(
     return _over(Reason.OVER_LIMIT, ((one, one.held, of(one)) for one in accounts), asked)
 
 
-def over_guaranteed(accounts: tuple[Account, ...], fixed: Demand) -> Why | None:
+def over_guaranteed(workload: Workload, pool: str, cycle: Cycle) -> Why | None:
     """What cannot be preempted must fit in what is guaranteed, here and at every ancestor."""
+    accounts = () if workload.preemptible else cycle.accounts(workload, pool)
     bounded = ((one, one.fixed, {name: one.guaranteed.get(name, 0) for name in one.resources}) for one in accounts)
-    return _over(Reason.OVER_GUARANTEED, bounded, fixed)
+    return _over(Reason.OVER_GUARANTEED, bounded, cycle.asked(workload, pool))
 
 
 def _over(reason: Reason, bounded: Iterable[tuple[Account, Demand, Demand]], asked: Demand) -> Why | None:

@@ -9,7 +9,6 @@ The token bucket, the pair rule and a minRuntime that was set protect against ev
 stopped, not from giving back surplus. Nothing is chosen here.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -53,7 +52,6 @@ class EvictionRule:
     may_lose: Callable[[str, Demand | None], bool] = _always
     rank: Callable[[str], tuple[float, ...]] = lambda _: ()
     side: Callable[[str], str] = str
-    takes_surplus: bool = True
     keeps_first: bool = False
     is_mixed: bool = False
 
@@ -100,7 +98,7 @@ def _move(cycle: Cycle) -> EvictionRule:
     def queues() -> list[str]:
         return list(filter(cycle.consolidates, cycle.ran))
 
-    return EvictionRule(Cause.CONSOLIDATED, (), queues, _always, shield, takes_surplus=False)
+    return EvictionRule(Cause.CONSOLIDATED, (), queues, _always, shield)
 
 
 def _preempt(workload: Workload, pool: str, cycle: Cycle) -> EvictionRule:
@@ -128,25 +126,31 @@ def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> EvictionRule:
     is_within = within_guaranteed(workload, pool, cycle)
 
     @cache
-    def rival(queue: str) -> Rival:
-        other = cycle.tree.branches[queue]
-        mine, theirs = branch.below(other)
-        way = [own(at, pool) for at in reversed(other.line[: other.line.index(theirs) + 1])]
-        least = cycle.tree.inherited(theirs.queue.name, "min_runtime", 0.0 if is_within else MIN_RUNTIME)
-        return Rival(own(mine, pool), own(theirs, pool), governs(mine, pool, asked), way, least)
+    def sides(queue: str) -> tuple[list[Account], bool, list[Account], Branch]:
+        """The accounts here under the common ancestor, whether they govern what is asked; those there; the queue."""
+        mine, theirs = branch.below(cycle.tree.branches[queue])
+        return own(mine, pool), governs(mine, pool, asked), own(theirs, pool), theirs
+
+    @cache
+    def way(queue: str) -> list[list[Account]]:
+        """Those from the level under the common ancestor down to the queue."""
+        line = cycle.tree.branches[queue].line
+        return [own(at, pool) for at in reversed(line[: line.index(sides(queue)[3]) + 1])]
 
     def queues() -> list[str]:
-        return cycle.memo.of(Borrowers, cycle).of(branch, pool)
+        return borrowers(branch, pool, cycle)
 
     def shield(one: Running) -> Shield | None:
-        return young(one, rival(one.workload.queue).least, cycle) or (None if is_within else worn(one, cycle))
+        name, usual = sides(one.workload.queue)[3].queue.name, 0.0 if is_within else MIN_RUNTIME
+        least = cycle.tree.inherited(name, "min_runtime", usual)
+        return young(one, least, cycle) or (None if is_within else worn(one, cycle))
 
     def may_lose(queue: str, last: Demand | None) -> bool:
         """It is above max(guaranteed, share), or, if the asking side stays within its guaranteed, above its guaranteed;
         before losing it. Pods that it lost count for it, not against it."""
-        other, more, lost = rival(queue), asked if last is None else {}, last or {}
-        is_owed = other.is_asked and all(one.keeps_within(one.guaranteed, more) for one in other.mine)
-        for account in other.theirs:
+        (mine, is_asked, theirs, _), more, lost = sides(queue), asked if last is None else {}, last or {}
+        is_owed = is_asked and all(one.keeps_within(one.guaranteed, more) for one in mine)
+        for account in theirs:
             for resource in account.resources:
                 due = account.guaranteed.get(resource, 0) if is_owed else account.entitlement(resource)
                 if account.held[resource] - account.absent[resource] + lost.get(resource, 0) > due:
@@ -154,10 +158,10 @@ def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> EvictionRule:
         return False
 
     def rank(queue: str) -> tuple[float, ...]:
-        return tuple(-saturation(accounts) for accounts in rival(queue).way)
+        return tuple(-saturation(accounts) for accounts in way(queue))
 
     def side(queue: str) -> str:
-        return queue if queue == workload.queue else rival(queue).theirs[0].queue.name
+        return queue if queue == workload.queue else sides(queue)[3].queue.name
 
     equivalence = workload.queue, id(workload.podsets), is_within
     return EvictionRule(Cause.RECLAIMED, equivalence, queues, _always, shield, may_lose, rank, side)
@@ -186,43 +190,16 @@ def _both(preempt: EvictionRule, reclaim: EvictionRule, is_entitled: Callable[[]
     return EvictionRule(Cause.PREEMPTED, key, queues, touches, shield, may_lose, rank, reclaim.side, is_mixed=True)
 
 
-class Borrowers:
-    """The queues that ran at the start, by each queue above them, and the queues of a level, by that above it."""
-
-    def __init__(self, cycle: Cycle) -> None:
-        self._below, self._levels = defaultdict[str, list[str]](list), defaultdict[str, dict[str, Branch]](dict)
-        self._rows = {queue: row for row, queue in enumerate(cycle.ran)}
-        for queue in self._rows:
-            for at in cycle.tree.branches[queue].line if queue in cycle.tree.branches else ():
-                self._below[at.queue.name].append(queue)
-                self._levels[_above(at)][at.queue.name] = at
-
-    def of(self, branch: Branch, pool: str) -> list[str]:
-        """Those from which a queue could take back: more is held than guaranteed under the common ancestor."""
-        found = list[str]()
-        for at in branch.line:
-            for name, other in self._levels[_above(at)].items():
-                accounts = own(other, pool) if other is not at else []
-                if not all(one.keeps_within(one.guaranteed, {}) for one in accounts):
-                    found += self._below[name]
-        return sorted(found, key=self._rows.__getitem__)
-
-
-def _above(branch: Branch) -> str:
-    """The nearest queue above that has quotas, "" for none."""
-    return branch.line[1].queue.name if len(branch.line) > 1 else ""
-
-
-@dataclass(frozen=True, slots=True)
-class Rival:
-    """Another queue, as seen from the asking one. `mine`, `theirs`: accounts under the lowest common ancestor; `way`:
-    from there down to the queue; `is_asked`: `mine` governs what is requested; `least`: its minimum runtime."""
-
-    mine: list[Account]
-    theirs: list[Account]
-    is_asked: bool
-    way: list[list[Account]]
-    least: float
+def borrowers(branch: Branch, pool: str, cycle: Cycle) -> list[str]:
+    """The queues that ran at the start and from which a queue could take back: more is held than guaranteed under the
+    common ancestor."""
+    lending, tree = set[str](), cycle.tree
+    for at in branch.line:
+        for other in tree.governed(at.line[1].children if len(at.line) > 1 else tree.roots):
+            if other is not at and not all(one.keeps_within(one.guaranteed, {}) for one in own(other, pool)):
+                lending.add(other.queue.name)
+    return [name for name in cycle.ran if name in tree.branches and not lending.isdisjoint(
+        at.queue.name for at in tree.branches[name].line)] if lending else []
 
 
 def over_share(workload: Workload, pool: str, cycle: Cycle, *, has_started: bool = False) -> Facts | None:

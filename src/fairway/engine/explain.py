@@ -4,25 +4,29 @@ LevelUnknown: no pool asked for has the levels. NeverFits: not even on its pools
 NoDevice: the amounts would do, but devices are not told apart as the pods need. NoDomain: the pool has room enough, no
 domain of the required level has. Fragmented: the free sum would do, no set of nodes does. Else NoRoom. Of several pools
 the one tells that comes closest. What would change it is not guessed: `would_fit` is tried before it is told.
+
+A census counts each node of a pool once, under the first obstacle that shuts a pod out of it. The order of obstacles is
+the order of `Bar`: what lasts before what passes, else as kube-scheduler filters. A node that is cordoned or ruled out
+by a constraint is counted so however full it is; a node without obstacle has room for a pod at least.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
-from .census import census, room_for
 from .devices import count_room, device_room
 from .draft import Draft
-from .feasibility import Counts, Request, Shape, chooses, labels_of, open_nodes, pool_row
-from .labels import STATE
-from .memo import MOST_KEPT, Memo, remember
-from .model import CPU, GPU, MEMORY, PODS, Admission, Node, Running, Workload
-from .place import Ask, asked_of, cache_of, place
-from .plan import RANK, Facts, Reason, Why
-from .pod_affinity import follows
+from .feasibility import Request, Shape, chooses, labels_of, matches, open_nodes, pool_row, satisfies, taints_of, usable
+from .labels import CLUSTER, CORDON, NAME, READINESS, STATE, required, tolerates
+from .model import CPU, GPU, MEMORY, PODS, Admission, Expression, Node, PodSet, Running, Term, Workload
+from .place import Ask, asked_of, cache_of, place, room_for
+from .plan import RANK, Bar, Census, Facts, Obstacle, Reason, Why
+from .pod_affinity import attracts, follows, near, parted, skews
 from .resources import DEVICE, counted, counts_of, supply
-from .snapshot import Mask
+from .snapshot import MOST_KEPT, Columns, Mask, Memo, Snapshot, of_nodes, remember
 from .topology import domain_rooms, levels_asked, tree_of
 
 NEARLY = 1e-9  # where all lack alike, pod slots tell the least
@@ -110,8 +114,8 @@ def _in_pool(draft: Draft, ask: Ask, pool: str) -> Why:
         return Reason.NO_ROOM, Facts(pool=pool)
     if claim := _claim_in_use(draft, ask):
         return Reason.CLAIM_IN_USE, Facts(pool=pool, detail=claim)
-    facts = _facts(draft, ask, pool)
-    if facts.level and all(room_for(draft, ask, shape).sum() >= size for _, shape, size in asked_of(draft, ask, pool)):
+    facts, parts = _facts(draft, ask, pool), asked_of(draft, ask, pool)
+    if facts.level and all(room_for(draft, shape, ask.allowed).sum() >= size for _, shape, size in parts):
         return Reason.NO_DOMAIN, facts
     return (Reason.NO_ROOM if facts.missing else Reason.FRAGMENTED), facts
 
@@ -128,7 +132,7 @@ def _emptied(draft: Draft) -> Draft:
     """The same nodes with nothing on them, all ready; kept, with what was found out, as long as the nodes stay."""
     snapshot, memo = draft.snapshot, draft.snapshot.memo.of(Explained)
     key = snapshot.resources, snapshot.is_social
-    if memo.emptied is None or memo.emptied[0] != key or len(cache_of(memo.emptied[1]).shapes) > MOST_KEPT:
+    if memo.emptied is None or memo.emptied[0] != key or len(memo.emptied[1].shapes) > MOST_KEPT:
         devices = np.full_like(snapshot.device_free, -1)
         for row in [row for row, node in enumerate(snapshot.nodes) if chooses(node)]:
             whole = [DEVICE * (one.is_healthy and not one.is_partitioned) for one in snapshot.nodes[row].devices]
@@ -155,14 +159,14 @@ def _grows(empty: Draft, ask: Ask, pool: str) -> bool:
     if not offered or more <= 0:
         return False
     return all(
-        int(room_for(empty, ask, shape).sum()) + more * _pods_in(offered, empty, shape.request) >= size
+        int(room_for(empty, shape, ask.allowed).sum()) + more * _pods_in(offered, empty, shape.request) >= size
         for _, shape, size in asked_of(empty, ask, pool)
     )
 
 
 def _pods_in(offered: dict[str, int], draft: Draft, request: Request) -> int:
-    names = [draft.snapshot.resources[column] for column in request.columns]
-    room = [supply(offered, name) // amount for name, amount in zip(names, request.amounts) if name != PODS]
+    needs = ((draft.snapshot.resources[column], amount) for column, amount in request.needs)
+    room = [supply(offered, name) // amount for name, amount in needs if name != PODS]
     return min(room, default=1)
 
 
@@ -182,7 +186,8 @@ def _facts(draft: Draft, ask: Ask, pool: str) -> Facts:
     snapshot, parts = draft.snapshot, asked_of(draft, ask, pool)
     asked = np.zeros(len(snapshot.resources), np.int64)
     for _, shape, size in parts:
-        asked[list(shape.request.columns)] += np.array(shape.request.amounts, np.int64) * size
+        for column, amount in shape.request.needs:
+            asked[column] += amount * size
     open_nodes = np.logical_or.reduce([_open(draft, shape) for _, shape, _ in parts])
     if ask.allowed is not None:
         open_nodes = open_nodes & ask.allowed
@@ -209,7 +214,7 @@ def _open(draft: Draft, shape: Shape) -> Mask:
     return next((one for one in (serving, mask) if one.any()), open_nodes(draft.snapshot, shape.pod, shape.pool))
 
 
-def _most_free(draft: Draft, pool: str, level: str, free: Counts) -> tuple[int, str]:
+def _most_free(draft: Draft, pool: str, level: str, free: Columns) -> tuple[int, str]:
     """The most free in one domain of the level, or in one node, and its name."""
     tree, snapshot = tree_of(draft.snapshot, pool), draft.snapshot
     if not len(free):
@@ -232,7 +237,7 @@ def _would_fit(draft: Draft, ask: Ask, pool: str) -> dict[str, int] | None:
     if len(parts) != 1 or len(ask.counts) != 1:
         return None
     podset, shape, size = parts[0]
-    top = min(size, int(room_for(draft, ask, shape).sum()) + 1)
+    top = min(size, int(room_for(draft, shape, ask.allowed).sum()) + 1)
     fits = most_between(0, top, lambda count: place(draft, ask._replace(counts=(count,)), pool) is not None)
     return {podset.name: fits} if fits else None
 
@@ -243,3 +248,137 @@ def most_between(low: int, top: int, holds: Callable[[int], bool]) -> int:
         middle = (low + top) // 2
         low, top = (middle, top) if holds(middle) else (low, middle)
     return low
+
+
+STATES = {CORDON.key: Bar.CORDONED, **dict.fromkeys(READINESS, Bar.NOT_READY)}
+"""The taints that stand for a state of the node."""
+
+
+class Hurdle(NamedTuple):
+    """Nodes that one obstacle rules out, and what it is about. `asked` of the resource, `offered` by each node."""
+
+    bar: Bar
+    about: Expression | str
+    mask: Mask
+    asked: int = 0
+    offered: Columns | None = None
+
+
+def census(draft: Draft, ask: Ask, pool: str, *, before: Mask | None = None) -> Census | None:
+    """The nodes of a pool for a pod of the podset with the least room. `before`: those with room, kept or not."""
+    parts = asked_of(draft, ask, pool)
+    if not parts or (row := pool_row(draft.snapshot, pool)) < 0:
+        return None
+    shares = [int(room_for(draft, shape, ask.allowed).sum()) / size for _, shape, size in parts]
+    podset, shape, size = parts[int(np.argmin(shares))]
+    of_nodes_alone = replace(shape.pod, namespace="", requests=(), labels=(), pod_affinity=(), spread=(), exclusive=())
+    nodes, left, lasting = _ruled_out(draft.snapshot, shape._replace(pod=of_nodes_alone), row)
+    found: dict[tuple[Bar, object], Obstacle] = {(one.bar, one.about): one for one in lasting}
+    for hurdle in _passing(draft, ask, shape, before):
+        left = _meet(hurdle, left, found)
+    name = podset.name if len(parts) > 1 else ""
+    room = int(room_for(draft, shape, ask.allowed)[left].sum())
+    return Census(nodes, int(np.count_nonzero(left)), room, size, tuple(found.values()), name)
+
+
+@of_nodes
+def _ruled_out(snapshot: Snapshot, shape: Shape, row: int) -> tuple[int, Mask, tuple[Obstacle, ...]]:
+    """The number of nodes of the pool, which of them nothing lasting rules out, and what rules out the others."""
+    left, found = snapshot.pool_of == row, dict[tuple[Bar, object], Obstacle]()
+    nodes = int(np.count_nonzero(left))
+    for hurdle in _lasting(snapshot, shape):
+        left = _meet(hurdle, left, found)
+    return nodes, left, tuple(found.values())
+
+
+def open_to(draft: Draft, ask: Ask, pool: str) -> Mask:
+    """Nodes with room for a pod of any podset."""
+    rooms = (room_for(draft, shape, ask.allowed) for _, shape, _ in asked_of(draft, ask, pool))
+    mask: Mask = np.logical_or.reduce([room > 0 for room in rooms])
+    return mask
+
+
+def _meet(hurdle: Hurdle, left: Mask, found: dict[tuple[Bar, object], Obstacle]) -> Mask:
+    """Count the nodes that meet it first; the nodes that are left."""
+    hit = left & hurdle.mask
+    if not (nodes := int(np.count_nonzero(hit))):
+        return left
+    key = hurdle.bar, hurdle.about
+    known = found.get(key, Obstacle(hurdle.bar, hurdle.about, 0, hurdle.asked))
+    most = known.most if hurdle.offered is None else max(known.most, int(hurdle.offered[hit].max()))
+    found[key] = known._replace(nodes=known.nodes + nodes, most=most)
+    return left & ~hit
+
+
+def _passing(draft: Draft, ask: Ask, shape: Shape, before: Mask | None) -> Iterator[Hurdle]:
+    """What rules nodes out for now."""
+    if ask.allowed is not None:
+        yield Hurdle(Bar.FAILED_BEFORE, "", ~ask.allowed)
+    yield from _beside(draft, shape, ask.workload.podsets)
+    room = cache_of(draft).room(shape)
+    if before is not None:
+        yield Hurdle(Bar.KEPT, "", before & (room <= 0))
+    yield from (Hurdle(Bar.BUSY, *one) for one in _short(shape, draft.snapshot, draft.free))
+    yield Hurdle(Bar.DEVICES, "", room <= 0)
+
+
+def _lasting(snapshot: Snapshot, shape: Shape) -> Iterator[Hurdle]:
+    """What rules nodes out whatever runs on them."""
+    pod = shape.pod
+    yield from _out_of_use(snapshot, ~usable(snapshot, pod))
+    codes, shapes = taints_of(snapshot)
+    refused = [[one for one in taints if one.effect != "PreferNoSchedule" and not tolerates(pod.tolerations, one)]
+               for taints in shapes]  # fmt: skip
+    for taint in sorted(set(chain(*refused)), key=lambda one: (one.key not in STATES, one.key, one.value, one.effect)):
+        mask = np.array([taint in taints for taints in refused], np.bool_)[codes]
+        yield Hurdle(STATES.get(taint.key, Bar.TAINT), "" if taint.key in STATES else str(taint), mask)
+    for name, value in pod.node_selector:
+        asked = Expression(name, "In", (value,))
+        yield Hurdle(Bar.SELECTOR, asked, ~satisfies(snapshot, (asked,)))
+    yield from _outside(snapshot, Bar.AFFINITY, pod.affinity) if pod.affinity else ()
+    for terms in pod.volumes:
+        yield from _outside(snapshot, Bar.VOLUME, terms)
+    yield from (Hurdle(Bar.TOO_SMALL, *one) for one in _short(shape, snapshot, snapshot.capacity))
+
+
+def _out_of_use(snapshot: Snapshot, out: Mask) -> Iterator[Hurdle]:
+    nodes = snapshot.nodes
+    for bar, holds in (
+        (Bar.LEAVING, [one.is_leaving for one in nodes]),
+        (Bar.UNHEALTHY, [one.is_unhealthy for one in nodes]),
+        (Bar.CORDONED, [one.is_unschedulable for one in nodes]),
+        (Bar.NOT_READY, [not one.is_ready for one in nodes]),
+    ) if out.any() else ():  # fmt: skip
+        yield Hurdle(bar, "", out & np.array(holds, np.bool_))
+
+
+def _outside(snapshot: Snapshot, bar: Bar, terms: tuple[Term, ...]) -> Iterator[Hurdle]:
+    """Where no term holds: a lone term by its expressions, several by the keys that they name."""
+    if len(terms) == 1:
+        for one in terms[0].expressions:
+            yield Hurdle(bar, one, ~satisfies(snapshot, (one,)))
+        for one in terms[0].fields:
+            yield Hurdle(bar, one, ~matches(snapshot, (Term(fields=(one,)),)))
+    names = sorted({one.key for term in terms for one in (*term.expressions, *term.fields)})
+    yield Hurdle(bar, ", ".join(names), ~matches(snapshot, terms))
+
+
+def _short(shape: Shape, snapshot: Snapshot, amounts: Columns) -> Iterator[tuple[str, Mask, int, Columns]]:
+    """Resource by resource, accelerators first: where there is less of it than a pod takes."""
+    for column, amount in sorted(shape.request.needs, reverse=True):
+        yield snapshot.resources[column], amounts[column] < amount, amount, amounts[column]
+
+
+def _beside(draft: Draft, shape: Shape, podsets: Iterable[PodSet]) -> Iterator[Hurdle]:
+    """What the pods that stand rule out: host ports, anti-affinity either way, affinity, spread."""
+    snapshot, standing, pod = draft.snapshot, draft.standing, shape.pod
+    for key, mask in parted(snapshot, standing, pod):
+        bar = Bar.PORT if key == NAME else Bar.CLAIM if key == CLUSTER else Bar.ANTI_AFFINITY
+        yield Hurdle(bar, key if bar is Bar.ANTI_AFFINITY else "", mask)
+    terms = required(pod, anti=False)
+    is_led = any(attracts(one.pod, pod) for one in podsets if one.pod is not pod)  # its leaders come with it
+    if terms and not is_led:
+        names = ", ".join(sorted({one.topology_key for one in terms}))
+        yield Hurdle(Bar.POD_AFFINITY, names, ~near(snapshot, standing, pod))
+    for spread, mask in skews(snapshot, standing, shape, draft.leaving()):
+        yield Hurdle(Bar.SPREAD, spread.topology_key, mask)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from .labels import CLUSTER, CORDON, NAME, NOT_READY, holds, implied, tolerates
 from .model import GPU, Expression, Node, PodClass, Selector, Taint, Term, Toleration
 from .resources import DEVICE, shared, taken
-from .snapshot import Mask, Snapshot, of_nodes
+from .snapshot import ByWorkload, Mask, Snapshot, of_nodes
 
 Counts = NDArray[np.int64]
 Values = NDArray[np.float64]
@@ -28,12 +28,11 @@ PLENTY = 1 << 40  # more pods than any workload asks for
 
 
 class Request(NamedTuple):
-    """What a pod of a class takes in a pool: rows of `free` and amounts, its pod slot included; whole devices, or
-    milli-GPU of a shared one. `packed`: the row that packing looks at, and `size` the amount of it. `is_known`: all it
-    asks for has a row."""
+    """What a pod of a class takes in a pool. `needs`: rows of `free`, and of each how much, pod slot included; whole
+    devices, or milli-GPU of a shared one. `packed`: the row that packing looks at, and `size` the amount of it.
+    `is_known`: all it asks for has a row."""
 
-    columns: tuple[int, ...]
-    amounts: tuple[int, ...]
+    needs: tuple[tuple[int, int], ...]
     devices: int
     share: int
     packed: int
@@ -42,7 +41,7 @@ class Request(NamedTuple):
 
     def of(self, column: int) -> int:
         """What it takes of the resource in a row of `free`."""
-        return dict(zip(self.columns, self.amounts)).get(column, 0)
+        return dict(self.needs).get(column, 0)
 
 
 class Shape(NamedTuple):
@@ -51,6 +50,10 @@ class Shape(NamedTuple):
     pod: PodClass
     request: Request
     pool: str
+
+
+class Shapes(ByWorkload[tuple[int, str], Shape]):
+    """By the identity of the class, which the shape keeps from being used again, and by pool; kept with the nodes."""
 
 
 class Labels(NamedTuple):
@@ -170,7 +173,7 @@ def feasible(snapshot: Snapshot, pod: PodClass, pool: str) -> Mask:
     """Nodes that could take the pod if they were empty: open to it and large enough."""
     mask = open_nodes(snapshot, pod, pool)
     request = request_of(snapshot, pod, pool)
-    for column, amount in zip(request.columns, request.amounts):
+    for column, amount in request.needs:
         mask &= snapshot.capacity[column] >= amount
     return mask if request.is_known else np.zeros_like(mask)
 
@@ -182,12 +185,12 @@ def request_of(snapshot: Snapshot, pod: PodClass, pool: str) -> Request:
     share = shared(pod, memory)
     known = [name for name in takes if name in snapshot.resources]
     is_known = len(known) == len(takes) and share <= DEVICE and not (pod.gpu_memory and not memory)
-    columns = tuple(snapshot.resources.index(name) for name in known)
+    needs = tuple((snapshot.resources.index(name), takes[name]) for name in known)
     whole = 0 if share else takes.get(GPU, 0) // DEVICE
-    accelerators = sorted(column for column in columns if "/" in snapshot.resources[column])
+    accelerators = sorted(column for column, _ in needs if "/" in snapshot.resources[column])
     packed = accelerators[0] if accelerators else 0
     size = takes.get(snapshot.resources[packed], 0)
-    return Request(columns, tuple(takes[name] for name in known), whole, share, packed, size, is_known)
+    return Request(needs, whole, share, packed, size, is_known)
 
 
 def chooses(node: Node) -> bool:

@@ -7,12 +7,12 @@ quota; one that has lost pods asks only for those, beside the others.
 from collections import defaultdict
 from operator import attrgetter, sub
 
+from .candidates import find_new_place
 from .cycle import Cycle
 from .elastic import complete
 from .eviction_rules import can_pause
 from .labels import repels
 from .model import Running
-from .moves import find_new_place
 from .plan import Cause, Ending, Evict, Finish, Verdict
 from .snapshot import Snapshot, of_nodes
 
@@ -29,10 +29,10 @@ def release(cycle: Cycle) -> None:
             continue  # most are so
         if (verdict := _stop(one, cycle)) is not None:
             cycle.say(verdict)
-            moves_to = verdict.admission if isinstance(verdict, Evict) else None
-            cycle.draft.leave(one.workload.key, moves_to)
-            if moves_to:
-                cycle.timeline.stay(one.workload, moves_to)
+            cycle.draft.leave(one.workload.key)
+            if isinstance(verdict, Evict) and verdict.admission:
+                cycle.draft.move(one.workload.key, verdict.admission)
+                cycle.timeline.stay(one.workload, verdict.admission)
             if isinstance(verdict, Evict) and verdict.pauses:
                 cycle.draft.freeze(one.workload.key)
     for key, due in cycle.timeline.conflicting().items():
@@ -91,18 +91,16 @@ def _fails(one: Running, cycle: Cycle) -> Evict | None:
     nodes = [snapshot.nodes[row] for row in rows if row is not None]
     if len(nodes) < len(rows):
         return Evict(key, Cause.NODE_LOST)
-    if not all(node.is_ready for node in nodes) and _is_lost(one, snapshot):
+    if not all(node.is_ready for node in nodes) and _is_lost(one, cycle):
         return Evict(key, Cause.NODE_LOST, admission=find_new_place(one, cycle))
     drains = any(node.is_unhealthy or node.is_leaving for node in nodes)
     return Evict(key, Cause.DRAINED, admission=find_new_place(one, cycle)) if drains else None
 
 
-def _is_lost(one: Running, snapshot: Snapshot) -> bool:
+def _is_lost(one: Running, cycle: Cycle) -> bool:
     """Whether some of its pods are on a NotReady node that they do not tolerate."""
-    pods = {podset.name: podset.pod for podset in one.workload.podsets}
-    held = ((pods[each.name], share.node) for each in one.admission.podsets for share in each.nodes)
-    found = ((pod, snapshot.nodes[snapshot.row_of[name]]) for pod, name in held)
-    return any(not node.is_ready and repels(node, pod) for pod, node in found)
+    shares, nodes = cycle.draft.shares(one.workload.podsets, one.admission), cycle.snapshot.nodes
+    return any(not nodes[row].is_ready and repels(nodes[row], pod) for pod, row, *_ in shares)
 
 
 def replace_lost(cycle: Cycle) -> None:

@@ -119,7 +119,7 @@ class PodClass:
     gpu_memory: int = 0  # bytes of one shared device
     alignment_required: bool = False
     exclusive: tuple[str, ...] = ()  # ReadWriteOncePod claims, namespace/name: one pod of the cluster uses each
-    unready: tuple[tuple[str, str], ...] = ()  # claims that no pod can use yet: why (a Reason), and the name
+    unready: tuple[tuple[str, str], ...] = ()  # claims that no pod can use yet: a Reason, and which
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,7 +382,7 @@ class Ledger:
     users: tuple[tuple[str, Decayed], ...] = ()  # GPU·seconds
     budget_spent: float = 0.0  # GPU-seconds in the current period
     budget_since: float | None = None
-    uncharged: tuple[tuple[str, float], ...] = ()  # workload → GPU-seconds in `budget_spent` all the same
+    uncharged: tuple[tuple[str, float], ...] = ()  # workload → GPU-seconds: part of `budget_spent`
     evicted: tuple[tuple[str, Decayed], ...] = ()  # pool → milli-GPU in the token bucket, drained linearly
     runtimes: tuple[tuple[tuple[str, str], Sketch], ...] = ()  # (user, name) → runtimes; "" = wider group
     stretch: float = 2.0  # of the wait until p90, so that nine in ten start by then; as long as little was learned: 2

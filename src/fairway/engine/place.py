@@ -62,8 +62,8 @@ def cache_of(draft: Draft) -> PlacementCache:
 
 def asked_of(draft: Draft, ask: Ask, pool: str) -> list[Asked]:
     """The podsets that have pods to place, in a pool."""
-    cache, podsets = cache_of(draft), ask.workload.podsets
-    return [(podset, cache.shape(podset.pod, pool), size) for podset, size in zip(podsets, ask.counts) if size]
+    parts = zip(ask.workload.podsets, ask.counts)
+    return [(podset, draft.shape(podset.pod, pool), size) for podset, size in parts if size]
 
 
 def place(draft: Draft, ask: Ask, pool: str) -> Placements | None:
@@ -103,7 +103,7 @@ def slots_of(draft: Draft, ask: Ask, pool: str) -> Slots | None:
 
 def _new_run(cache: PlacementCache, ask: Ask, pool: str) -> Slots | None:
     snapshot, podset = cache.draft.snapshot, ask.workload.podsets[0]
-    shape, row = cache.shape(podset.pod, pool), pool_row(snapshot, pool)
+    shape, row = cache.draft.shape(podset.pod, pool), pool_row(snapshot, pool)
     strategy = strategy_of(ask.workload, ask.strategy, snapshot.pools[row].strategy) if row >= 0 else ""
     packs_domains = strategy == "Binpack" and snapshot.pools[row].levels
     is_plain = strategy in ("Binpack", "Spread") and not packs_domains and podset.topology == ANYWHERE
@@ -262,11 +262,15 @@ def _shares(draft: Draft, part: Part, pieces: list[Piece]) -> tuple[NodeShare, .
     return tuple(shares)
 
 
+def room_for(draft: Draft, shape: Shape, allowed: Mask | None) -> Counts:
+    """int64[node]: pods that each of the allowed nodes could take now."""
+    room = cache_of(draft).room(shape)
+    return room if allowed is None else np.where(allowed, room, 0)
+
+
 def _room(draft: Draft, part: Part, others: Iterable[Part] = ()) -> Counts:
     """Room on the nodes that its pods may use; there may be more beside pods of `others`, which come with it."""
-    pods = cache_of(draft).room(part.shape)
-    if part.allowed is not None:
-        pods = np.where(part.allowed, pods, 0)
+    pods = room_for(draft, part.shape, part.allowed)
     if draft.standing:
         opens = apart if _follows(part, others) else bears
         pods = np.where(opens(draft.snapshot, draft.standing, part.shape.pod), pods, 0)

@@ -15,22 +15,17 @@ import numpy as np
 
 from .devices import choose, room_of
 from .draft import Draft
-from .feasibility import ByNode, Counts, Rows, Shape, Values, feasible, request_of
-from .memo import ByWorkload, remember
-from .model import Admission, NodeShare, PodClass, PodSet, PodSetPlacement
+from .feasibility import ByNode, Counts, Rows, Shape, Values, feasible
+from .model import Admission, NodeShare, PodSet, PodSetPlacement
 from .resources import DEVICE
 from .scoring import Linear, Score, Typical, best_fit, kept_useful, less_fragmented, slope, total, typical_of
-from .snapshot import Mask
+from .snapshot import ByWorkload, Mask, remember
 
 LONG = 64
 """Entries of the short list, or one in LONG nodes if that is more, from which on a ranking is sorted anew."""
 
 
 Kept = dict[object, tuple[ByNode, int]]  # arrays by node, and how much of the draft's log they know
-
-
-class Shapes(ByWorkload[tuple[int, str], Shape]):
-    """By the identity of the class, and by pool; kept with the nodes."""
 
 
 class Masks(ByWorkload[tuple[int, str], Mask]):
@@ -41,19 +36,11 @@ class PlacementCache:
     """One draft as placement sees it."""
 
     def __init__(self, draft: Draft) -> None:
-        self.draft = draft
-        self.shapes, self._masks = draft.snapshot.memo.of(Shapes), draft.snapshot.memo.of(Masks)
+        self.draft, self._masks = draft, draft.snapshot.memo.of(Masks)
         self.rankings: dict[object, Ranking] = {}
         self.runs: dict[object, Slots] = {}
         self._rooms: Kept[Counts] = {}
         self._values: Kept[Values] = {}
-
-    def shape(self, pod: PodClass, pool: str) -> Shape:
-        """The class in a pool; told by identity, which the value kept here keeps from being reused."""
-        key = id(pod), pool
-        if key not in self.shapes:
-            self.shapes[key] = Shape(pod, request_of(self.draft.snapshot, pod, pool), pool)
-        return self.shapes[key]
 
     def mask(self, shape: Shape) -> Mask:
         key = id(shape.pod), shape.pool
@@ -97,7 +84,7 @@ class PlacementCache:
         for workload in chain(snapshot.pending, (one.workload for one in snapshot.running)):
             pool = workload.pools[0] if workload.pools else snapshot.pools[0].name
             for podset in workload.podsets:
-                shapes += [self.shape(podset.pod, pool)] * podset.count
+                shapes += [self.draft.shape(podset.pod, pool)] * podset.count
         return typical_of(snapshot, shapes)
 
 
@@ -152,7 +139,7 @@ class Slots:
     def __init__(self, ranking: Ranking, shape: Shape, podsets: tuple[PodSet, ...], allowed: Mask | None) -> None:
         """`podsets` and `allowed` are told by identity and so kept."""
         self.ranking, self.shape, self.podsets, self.allowed = ranking, shape, podsets, allowed
-        self.needs = tuple(zip(shape.request.columns, shape.request.amounts))
+        self.needs = shape.request.needs
         self.packs = ranking.linear.slope < 0
         # When packing, what sorts before the bound has less free than is asked for, if anything is.
         is_bound = self.packs and shape.request.size > 0

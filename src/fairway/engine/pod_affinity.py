@@ -92,13 +92,6 @@ def meets(snapshot: Snapshot, keys: Iterable[str], rows: list[int], row: int) ->
     return any(one[row] >= 0 and bool((one[rows] == one[row]).any()) for one in codes)
 
 
-def is_stray(snapshot: Snapshot, pod: PodClass, friends: list[int], rows: list[int]) -> bool:
-    """Whether pods of the class on these rows are neither beside a friend in each domain nor the first of a group."""
-    keys = [term.topology_key for term in required(pod, anti=False)]
-    is_first = not any((labels_of(snapshot, key).codes[friends] >= 0).any() for key in keys)
-    return not is_first and not all(meets(snapshot, (key,), friends, row) for key in keys for row in rows)
-
-
 def is_friend(other: PodClass, pod: PodClass) -> bool:
     """Whether all required affinity of the pod means pods like `other`."""
     terms = required(pod, anti=False)

@@ -19,13 +19,12 @@ import numpy as np
 
 from .draft import Draft
 from .feasibility import Values
-from .memo import ByWorkload, Memo
-from .model import Workload
+from .model import Queue, Workload
 from .policy import DAY, Policy
 from .quota import ALL, Branch, Demand, QueueTree
 from .resources import DEVICE
 from .runtimes import RuntimeGroup, job_family
-from .snapshot import TURN, largest_node
+from .snapshot import TURN, ByWorkload, Memo, Numbers, largest_node
 
 NO_SHARE = 1e9  # what is held without any entitlement weighs so much more than what is held with one
 
@@ -228,10 +227,6 @@ class Unnamed(ByWorkload[int, tuple[Workload, int]]):
     """Numbers of workloads whose names do not matter, by identity."""
 
 
-class EquivalenceNumbers(ByWorkload[object, int]):
-    """Their numbers, from 1."""
-
-
 class LastLikes(ByWorkload[tuple[str, bool], tuple[list[Workload], list[int]]]):
     """The lines of the cycle before, by leaf, with the numbers of what stood in them."""
 
@@ -241,7 +236,7 @@ def numbered(name: str, line: list[Workload], memo: Memo, *, is_learned: bool) -
     its own on when it starts. They are kept from cycle to cycle by the identity of the workload, which is kept with
     them. `is_learned`: names matter, since runtimes were learned by name."""
     known: ByWorkload[int, tuple[Workload, int]] = memo.of(Named) if is_learned else memo.of(Unnamed)
-    last, key, numbers = memo.of(LastLikes), (name, is_learned), memo.of(EquivalenceNumbers)
+    last, key, numbers = memo.of(LastLikes), (name, is_learned), memo.of(Numbers)
     before, were = last.get(key, ([], []))
     same = len(before) if line[: len(before)] == before else 0  # most often it is what it was, and some more behind
     for one in line[same:]:
@@ -260,8 +255,7 @@ class QueueNode:
     """A queue with something waiting in it or below. `key`: among its siblings; `keys`: of its children, the first
     first. `terms`: what the key is made of, by governed resource, the same as long as the heads are alike."""
 
-    branch: Branch | None
-    parent: "QueueNode | None"
+    branch: Branch
     line: "Queued | None" = None
     head: Workload | None = None
     key: QueueKey | None = None
@@ -290,8 +284,8 @@ class Order:
         """`is_steady`: workloads with the same podsets ask for the same."""
         self._tree, self._asks, self._is_steady = draft.tree, asks, is_steady
         self._has_pools = any(branch.queue.pools for branch in self._tree.branches.values())
-        self.top = QueueNode(None, None)
-        self._nodes: dict[str, QueueNode] = {}
+        self.top = QueueNode(Branch(Queue("")))  # above all roots
+        self._nodes, self._parents = dict[str, QueueNode](), dict[str, QueueNode]()
         for name, line in sorted(lines.items()):
             node = self._node(self._tree.branches[name])
             node.line, node.head = line, line.head()
@@ -301,37 +295,34 @@ class Order:
     def in_order(self, started: Container[str]) -> Iterator[Workload]:
         """What is next, given all verdicts so far; `started`: keys of what got what it asked for."""
         touched, top = self._tree.touched, self.top
-        try:
-            while top.head is not None:
-                node = top
-                while node.line is None:
-                    node = node.children[node.keys[0][-1]]
-                workload = node.head
-                assert workload is not None
-                yield workload
-                node.head = node.line.pass_on(has_started=workload.key in started)
-                if touched:
-                    for name in sorted(touched - {workload.queue}):
-                        if name in self._nodes:
-                            self._key_up(self._nodes[name])
-                    touched.clear()
-                self._key_up(node)
-        finally:
-            for node in self._nodes.values():
-                node.parent = None  # else each keeps the other, and its line, until garbage is collected
+        while top.head is not None:
+            node = top
+            while node.line is None:
+                node = node.children[node.keys[0][-1]]
+            workload = node.head
+            assert workload is not None
+            yield workload
+            node.head = node.line.pass_on(has_started=workload.key in started)
+            if touched:
+                for name in sorted(touched - {workload.queue}):
+                    if name in self._nodes:
+                        self._key_up(self._nodes[name])
+                touched.clear()
+            self._key_up(node)
 
     def _node(self, branch: Branch) -> QueueNode:
         """The node of a queue, made with those of its ancestors."""
         name = branch.queue.name
         if name not in self._nodes:
             parent = self._node(branch.line[1]) if len(branch.line) > 1 else self.top
-            self._nodes[name] = parent.children[name] = QueueNode(branch, parent)
+            self._parents[name] = parent
+            self._nodes[name] = parent.children[name] = QueueNode(branch)
         return self._nodes[name]
 
     def _key_up(self, node: QueueNode) -> None:
         """Key a queue, whose head is known, and its ancestors anew; an only child needs no key."""
         at = node
-        while (parent := at.parent) is not None:
+        while (parent := self._parents.get(at.branch.queue.name)) is not None:
             keys, head, before = parent.keys, at.head, at.key
             if before is None or head is None or len(parent.children) > 1:
                 if before is not None:
@@ -344,7 +335,6 @@ class Order:
 
     def _key(self, node: QueueNode, head: Workload) -> QueueKey:
         """The nine keys; the smaller goes first. What is not governed takes no part."""
-        assert node.branch is not None
         equivalence = id(head.podsets), head.pools, self._has_pools and head.queue
         if equivalence != node.equivalence or not self._is_steady:
             self._read(node, head)
@@ -373,7 +363,6 @@ class Order:
 
     def _read(self, node: QueueNode, head: Workload) -> None:
         """Look up what the key of a queue with such a head is made of."""
-        assert node.branch is not None
         (pool, asked), terms, size = self._asks(head), [], 0.0
         for name in (pool, ALL):
             if account := node.branch.accounts.get(name):

@@ -222,10 +222,10 @@ class QueueTree:
                 account.held[MEMORY] += memory
                 self.touched.add(queue)
 
-    def exceeds_limit(self, queue: str, pool: str) -> bool:
-        """Whether the queue, or one above it, holds more of a resource than its limit in that pool."""
-        accounts = self.ledgers(queue, pool)
-        return any(one.held[name] > limit for one in accounts for name, limit in one.limit.items())
+    def exceeds_limit(self, queue: str, pool: str, asked: Demand | None = None) -> bool:
+        """Whether the queue, or one above it, holds more of a resource, of those `asked` for, than its limit there."""
+        bounds = ((one.held, name, limit) for one in self.ledgers(queue, pool) for name, limit in one.limit.items())
+        return any(held[name] > limit and (asked is None or asked.get(name)) for held, name, limit in bounds)
 
     def _fill(self) -> None:
         """Count what runs, what is promised and what waits and could start, were there room."""
@@ -332,7 +332,7 @@ class QueueTree:
     def _divide(self, branches: list[Branch], dealt: Mapping[str, Demand], above: Mapping[str, frozenset[str]]) -> None:
         """Deal out what the parent is due, by pool; a queue without quotas stands for those below it. `above`: the
         resources that a queue above governs, whose share binds."""
-        branches = list(self._governed(branches))
+        branches = list(self.governed(branches))
         for pool, total in dealt.items():
             accounts = [branch.accounts[pool] for branch in branches if pool in branch.accounts]
             for resource in sorted({one for account in accounts for one in account.resources}):
@@ -342,10 +342,10 @@ class QueueTree:
             if branch.children:
                 self._hand_down(branch, dealt, above)
 
-    def _governed(self, branches: Iterable[Branch]) -> Iterator[Branch]:
+    def governed(self, branches: Iterable[Branch]) -> Iterator[Branch]:
         """Queues with quotas, and leaves; a parent without quotas is transparent: its children count in its place."""
         for branch in branches:
-            yield from (branch,) if branch.accounts or not branch.children else self._governed(branch.children)
+            yield from (branch,) if branch.accounts or not branch.children else self.governed(branch.children)
 
     def _hand_down(self, branch: Branch, dealt: Mapping[str, Demand], above: Mapping[str, frozenset[str]]) -> None:
         """Those below divide the queue's share of each pool, at most that of all pools; of a single pool both are one.

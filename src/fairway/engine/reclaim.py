@@ -11,17 +11,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .candidates import Candidate, CandidateSet, CandidateSets
+from .candidates import Candidate, CandidateSet, CandidateSets, find_new_place
 from .cycle import Attempt, Cycle
 from .eligibility import over_guaranteed
 from .eviction_rules import can_save, over_share, pauses, rules_for, stays_fair
 from .model import Admission, Running, Workload
-from .moves import find_new_place
 from .place import Placements, place
 from .plan import Admit, Cause, Evict, Resize, Verdict
 from .pod_affinity import bound_to_itself
 from .quota import Account, Demand
-from .resources import counts_of
+from .resources import sizes_of
 from .search import Search
 from .snapshot import Mask
 
@@ -35,9 +34,9 @@ def reclaim(attempt: Attempt, cycle: Cycle) -> Verdict | None:
     workload = attempt.workload
     for pool in () if attempt.is_shut else cycle.fitting(workload, cycle.pools_of(workload)):
         is_limited = pool not in attempt.pools
-        if is_limited and over_guaranteed(cycle.accounts(workload, pool), cycle.fixed(workload, pool)):
+        if is_limited and over_guaranteed(workload, pool, cycle):
             continue
-        if not cycle.has_quota(workload, pool):
+        if not cycle.timeline.has_quota(workload, pool, cycle.asked(workload, pool)):
             continue
         givers = set[str]()  # queues of those that the rule before reaches
         for rule in rules_for(workload, pool, cycle):
@@ -164,9 +163,9 @@ def _fill_back(search: Search) -> None:
 
 def spares(search: Search, candidate: Candidate, *, stays: bool) -> bool:
     """Give a victim back, if all is right without it and the workload `stays` or finds another place; whether so."""
-    candidate.give_back(search.cycle)
+    candidate.take(search.cycle, back=True)
     is_fair_still = search.candidates.rule.cause is Cause.CONSOLIDATED or is_fair(search)
-    is_right = is_fair_still and keeps_limits(search.workload, search.candidates.pool, search.cycle)
+    is_right = is_fair_still and not is_over_limit(search.workload, search.candidates.pool, search.cycle)
     if is_right and (stays or _take_another_place(search)):
         return True
     candidate.take(search.cycle)
@@ -179,11 +178,9 @@ def has_room_beside(search: Search, candidate: Candidate) -> bool:
     return all(ahead.has_room(row, gives(candidate, row)) for row in candidate.rows)
 
 
-def keeps_limits(workload: Workload, pool: str, cycle: Cycle) -> bool:
+def is_over_limit(workload: Workload, pool: str, cycle: Cycle) -> bool:
     """Of what it asks for; what is over a limit already does not stand in its way."""
-    bounds = ((one.held, *bound) for one in cycle.accounts(workload, pool) for bound in one.limit.items())
-    asked = cycle.asked(workload, pool)
-    return all(held[resource] <= limit for held, resource, limit in bounds if asked.get(resource))
+    return cycle.tree.exceeds_limit(workload.queue, pool, cycle.asked(workload, pool))
 
 
 def _are_due(search: Search) -> bool:
@@ -232,8 +229,8 @@ def _move(search: Search) -> None:
                     cycle.draft.move(candidate.key, found)
                     cycle.timeline.stay(one.workload, found)
                     both = (one.workload, found.pool), (search.workload, search.candidates.pool)
-                    is_within = all(keeps_limits(*each, cycle) for each in both)
-                    if is_within and (not looks or _still_stands(search)):
+                    is_over = any(is_over_limit(*each, cycle) for each in both)
+                    if not is_over and (not looks or _still_stands(search)):
                         trial.keep()
                         continue
             hopeless.add(id(one.workload.podsets))
@@ -248,7 +245,7 @@ def is_fair(search: Search) -> bool:
         return not evicted and not _over_budget(search)
     if search.candidates.rule.cause is Cause.RECLAIMED or search.candidates.rule.is_mixed:
         own = search.workload.queue
-        others = [(queue, one.amounts) for one in evicted if (queue := one.one.workload.queue) != own]
+        others = [(queue, one.core.counted) for one in evicted if (queue := one.one.workload.queue) != own]
         pool = search.candidates.pool
         if search.candidates.rule.is_mixed and over_share(search.workload, pool, cycle, has_started=True):
             return False
@@ -288,9 +285,7 @@ def record_victims(search: Search) -> set[str]:
             freezes, saves = _pause(victim.one, cycle) if now.moves_to is None else (False, False)
             cycle.say(Evict(key, why, workload.key, now.moves_to, broken.get(key, ""), freezes, saves))
         else:
-            names = [podset.name for podset in podsets]
-            before = tuple(zip(names, counts_of(podsets, victim.one.admission)))
-            after = tuple(zip(names, counts_of(podsets, now.admission)))
+            before, after = sizes_of(podsets, victim.one.admission), sizes_of(podsets, now.admission)
             cycle.say(Resize(key, before, after, now.admission, workload.key))
     return set(victims)
 

@@ -10,9 +10,13 @@ A workload may start now if it ends before a window begins, or uses what the win
 into the room of a hold at its own risk: the plan says for whom (`backfilled_for`), and that one may evict it; so it is
 with one that is only trusted, by what was learned, to end by then. It may use the room of a reservation if it can be
 gone, grace included, when that begins. A hold counts in quota from its start on, as it does in room.
+
+Whether a gang fits at a moment takes windows, topology and devices into account, and is tried at each moment. Where a
+node is never free for it, say because of one workload without a known end, all those tries would be in vain. So room is
+counted first (`first_with_room`).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
@@ -20,11 +24,10 @@ from operator import itemgetter
 
 import numpy as np
 
-from .coming import first_with_room
 from .draft import Draft
 from .feasibility import Counts
 from .model import GPU, Admission, Reservation, Running, Workload
-from .place import Ask, Placements, place
+from .place import Ask, Placements, cache_of, place
 from .plan import Cause
 from .quota import Account, Demand
 from .resources import DEVICE, counts_of
@@ -32,7 +35,6 @@ from .runtimes import HOUR
 
 CERTAIN, PARTS = 0.9, (0.1, 0.3, 0.5, 0.7, 0.9)
 PERIOD = {"Daily": 86_400.0, "Weekly": 604_800.0}
-Limit = Callable[[Workload], float | None]
 Rooms = dict[int, Counts]  # row → int64[resource + device slot]: amounts, and milli-GPU of devices
 Spare = dict[tuple[Account, bool, str], int]
 """What is left of bounds of quota, by account, whether it is the guarantee (else the limit), and resource."""
@@ -43,19 +45,18 @@ class Window:
     """Room spoken for from `since` until `until`, and again each `period`. `owner`: key of the held workload, or "" and
     `queue`, whose workloads a reservation is for ("" maintenance), with `members`, those below it. `left`: what is free
     of a row then, the room of other windows not taken off; `takes`: what of that others may not use. `pool`: that of a
-    reserved amount. `workload`: that of a hold; `spare`: what the hold leaves of quota."""
+    reserved amount. `held`: by whom and where, of a hold; `spare`: what it leaves of quota."""
 
     since: float
     owner: str
     queue: str
     left: Rooms
     takes: Rooms
-    admission: Admission | None = None
+    held: tuple[Workload, Admission] | None = None
     members: frozenset[str] = frozenset()
     until: float = inf
     period: float = inf
     pool: str = ""
-    workload: Workload | None = None
     spare: Spare = field(default_factory=Spare)
 
     def is_for(self, workload: Workload) -> bool:
@@ -102,11 +103,10 @@ def portion(wanted: Counts, rooms: list[Counts]) -> Counts:
 
 
 class Timeline:
-    """What is kept of a draft's room, in one cycle. `limit` gives a workload's enforced time limit, if any."""
+    """What is kept of a draft's room, in one cycle."""
 
-    def __init__(self, draft: Draft, limit: Limit) -> None:
-        self.draft, self._limit = draft, limit
-        self.windows: list[Window] = []
+    def __init__(self, draft: Draft) -> None:
+        self.draft, self.windows = draft, list[Window]()
         self._gpus, self._columns = draft.snapshot.resources.index(GPU), len(draft.snapshot.resources)
         for one in sorted(draft.snapshot.reservations, key=lambda one: (not one.nodes, one.start, one.name)):
             self._reserve(one)
@@ -115,7 +115,7 @@ class Timeline:
         """When it will be gone if it began then (default: now), infinity if unknown. `by_limit`: by that alone."""
         now = self.draft.snapshot.now
         begins = now if begins is None else begins
-        if (limit := self._limit(workload)) is not None:
+        if (limit := self.draft.tree.time_limit(workload)) is not None:
             return begins + limit
         lasts = None if by_limit else self.draft.tree.learned.quantile(workload, CERTAIN, max(0.0, now - begins))
         return inf if lasts is None else begins + lasts
@@ -145,8 +145,8 @@ class Timeline:
         if now - max(taken, default=-inf) < most:
             return False
         firsts = self._firsts()
-        begins = [window.since for window in self.windows if window.owner in firsts and window.admission
-                  and window.admission.pool in pools and not window.is_for(workload)]  # fmt: skip
+        begins = [window.since for window in self.windows if window.owner in firsts and window.held
+                  and window.held[1].pool in pools and not window.is_for(workload)]  # fmt: skip
         left = max(0.0, min(begins, default=inf) - now)
         lost = min(left % every if every else left if every is None else 0.0, HOUR)
         runtimes = [self.draft.tree.learned.quantile(workload, part) for part in PARTS]
@@ -155,8 +155,7 @@ class Timeline:
 
     def _firsts(self) -> set[str]:
         """The owners of the first hold of each pool."""
-        first = {window.admission.pool: window.owner for window in reversed(self.windows) if window.admission}
-        return set(first.values())
+        return set({one.held[1].pool: one.owner for one in reversed(self.windows) if one.held}.values())
 
     @contextmanager
     def kept(self, workload: Workload, *, at_risk: bool = False) -> Iterator[list[Window]]:
@@ -198,7 +197,7 @@ class Timeline:
         the owner of the first hold into whose room it starts, "" where it takes nothing of any: what was learned says
         when it will be gone, and nothing but that owner makes it go."""
         owner, footprint = "", self.draft.footprint(workload.podsets, admission)
-        against, is_bound = self.against(workload), self._limit(workload) is not None
+        against, is_bound = self.against(workload), self.draft.tree.time_limit(workload) is not None
         rest = sum(footprint.values(), np.zeros((), np.int64))
         for window in self.windows:
             if window.is_for(workload):
@@ -255,14 +254,14 @@ class Timeline:
 
     def hold(self, ask: Ask, pools: Iterable[str], *, by_limit: bool = False) -> Window | None:
         """The earliest moment at which it fits, and where, kept from then on; `by_limit`: by enforced limits alone."""
-        workload, moments = ask.workload, self._moments(ask.workload.key, by_limit=by_limit)
+        moments = self._moments(ask.workload.key, by_limit=by_limit)
         found = [window for pool in pools if (window := self._earliest(ask, pool, moments)) is not None]
         if not found:
             return None
         window = min(found, key=lambda one: one.since)
         for other in self.windows:
-            if window.admission and window.meets(other):
-                self._spend(other, workload, window.admission)
+            if window.held and window.meets(other):
+                self._spend(other, *window.held)
         self.windows.append(window)
         return window
 
@@ -310,22 +309,17 @@ class Timeline:
     def _bounds(self, workload: Workload, pool: str, begins: float, counts: tuple[int, ...]) -> Spare | None:
         """What it and the holds that it would meet leave of limits, and of guarantees if it counts; None if broken."""
         tree, end, spare = self.draft.tree, self.end(workload, begins), Spare()
-        holds = [window for window in self.windows if window.owner and window.since < end and begins < window.until]
+        holds = [one.held for one in self.windows if one.held and one.since < end and begins < one.until]
         for one in tree.ledgers(workload.queue, pool):
             spare |= {(one, False, name): limit - one.held[name] for name, limit in one.limit.items()}
             fixed = {} if workload.preemptible else one.guaranteed
             spare |= {(one, True, name): due - one.fixed[name] for name, due in fixed.items()}
-        for other, at, pods in ((workload, pool, counts), *(self._held(window) for window in holds)):
-            amounts = tree.amounts(other.podsets, pods, at)
+        asked = tree.amounts(workload.podsets, counts, pool)
+        theirs = ((one, at.pool, tree.amounts(one.podsets, counts_of(one.podsets, at), at.pool)) for one, at in holds)
+        for other, at, amounts in ((workload, pool, asked), *theirs):
             for key in counted_in(spare, other, tree.ledgers(other.queue, at)):
                 spare[key] -= amounts.get(key[2], 0)
-        asked = tree.amounts(workload.podsets, counts, pool)
         return None if any(left < 0 and asked.get(name) for (_, _, name), left in spare.items()) else spare
-
-    def _held(self, window: Window) -> tuple[Workload, str, tuple[int, ...]]:
-        """The workload of a hold, its pool, and its pods."""
-        assert window.admission is not None and window.workload is not None
-        return window.workload, window.admission.pool, counts_of(window.workload.podsets, window.admission)
 
     def _let_go(self, key: str, at: float, lefts: Mapping[Window, Rooms]) -> None:
         """It is gone; what windows leave grows by what it held. A hold counted on the end of all before it begins, and
@@ -348,8 +342,8 @@ class Timeline:
         takes = self.draft.footprint(workload.podsets, admission)
         left = {row: np.array(self.draft.room(row), np.int64) for row in sorted(takes)}
         until = self.end(workload, since)
-        return Window(since, workload.key, workload.queue, left, takes, admission, until=until, workload=workload,
-                    spare=spare)  # fmt: skip
+        held = workload, admission
+        return Window(since, workload.key, workload.queue, left, takes, held, until=until, spare=spare)
 
     # Reservations
 
@@ -435,3 +429,24 @@ class Timeline:
                         missing[row] = missing[row] - footprint[row] * (due <= now)
                         found[workload.key] = min(due, found.get(workload.key, inf))
         return found
+
+
+def first_with_room(draft: Draft, ask: Ask, pool: str, keys: list[str]) -> int:
+    """The first of these workloads ("": none) with whose going each podset by itself has room; else their number."""
+    cache, frees = cache_of(draft), dict[int, list[int]]()
+    shapes = [draft.shape(podset.pod, pool) for podset in ask.workload.podsets]
+    masks = [cache.mask(one) if ask.allowed is None else cache.mask(one) & ask.allowed for one in shapes]
+    rooms = [np.where(mask, cache.room(shape), 0) for shape, mask in zip(shapes, masks)]
+    missing = [count - int(room.sum()) for count, room in zip(ask.counts, rooms)]
+    for at, key in enumerate(keys):
+        workload, admission = draft.holder(key) if key else (ask.workload, Admission(pool, ()))
+        for row, amounts in draft.holdings(workload.podsets, admission).items():
+            frees[row] = free = [sum(pair) for pair in zip(frees.get(row) or draft.free[:, row].tolist(), amounts)]
+            for part, (shape, mask, room) in enumerate(zip(shapes, masks, rooms)):
+                if mask[row]:
+                    pods = min(max(0, free[column]) // amount for column, amount in shape.request.needs)
+                    missing[part] -= pods - int(room[row])
+                    room[row] = pods
+        if max(missing, default=0) <= 0:
+            return at
+    return len(keys)

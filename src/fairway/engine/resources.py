@@ -54,10 +54,10 @@ def taken(pod: PodClass, gpu_memory: int) -> dict[str, int]:
 def frozen(podsets: tuple[PodSet, ...], *, on_disk: bool = False) -> tuple[PodSet, ...]:
     """The podsets as they count while they are paused: their memory, unless that is on disk, their volumes, and a pod
     slot each."""
-    return tuple(
-        replace(one, pod=replace(one.pod, requests=() if on_disk else _memory(one.pod), gpu_fraction=0, gpu_memory=0))
-        for one in podsets
-    )
+    kept = () if on_disk else (MEMORY,)
+    requests = (tuple(each for each in one.pod.requests if each[0] in kept) for one in podsets)
+    pods = (replace(one.pod, requests=own, gpu_fraction=0, gpu_memory=0) for one, own in zip(podsets, requests))
+    return tuple(replace(one, pod=pod) for one, pod in zip(podsets, pods))
 
 
 @lru_cache(1 << 12)
@@ -70,10 +70,6 @@ def thawed(podsets: tuple[PodSet, ...], *, on_disk: bool = False) -> tuple[PodSe
 def memory_of(podsets: tuple[PodSet, ...], admission: Admission) -> int:
     """Bytes that the podsets requested as they are admitted: what they hold while they are paused in memory."""
     return counted(podsets, counts_of(podsets, admission), 0).get(MEMORY, 0)
-
-
-def _memory(pod: PodClass) -> Amounts:
-    return tuple(one for one in pod.requests if one[0] == MEMORY)
 
 
 def _rest(pod: PodClass, *, on_disk: bool) -> Amounts:
@@ -105,6 +101,11 @@ def counts_of(podsets: tuple[PodSet, ...], admission: Admission) -> tuple[int, .
         return (admission.podsets[0].count,)  # most are so, and it is asked of all
     held = {placement.name: placement.count for placement in admission.podsets}
     return tuple([held.get(podset.name, 0) for podset in podsets])
+
+
+def sizes_of(podsets: tuple[PodSet, ...], admission: Admission) -> tuple[tuple[str, int], ...]:
+    """The same, each with the name of the podset."""
+    return tuple(zip([podset.name for podset in podsets], counts_of(podsets, admission)))
 
 
 def gpus_of(podsets: tuple[PodSet, ...], counts: Iterable[int]) -> float:

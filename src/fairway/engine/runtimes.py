@@ -28,10 +28,9 @@ from math import ceil, exp, log, log2, sqrt
 from statistics import median
 from typing import NamedTuple
 
-from .memo import ByWorkload
 from .model import Sketch, Workload
 from .resources import gpus_of
-from .snapshot import Snapshot
+from .snapshot import ByWorkload, Numbers, Snapshot
 
 GROWTH = log(1.1)
 ENOUGH = 4.8  # what five seen count for
@@ -102,9 +101,7 @@ class Lengths:
         return max(beyond, self.seconds[-1]) * (1 - log(1 - max(0.0, wanted - self.upto[-1]) / rest))
 
 
-@lru_cache(1 << 10)
-def _lengths(sketch: Sketch) -> Lengths:
-    return Lengths(sketch)
+_lengths = lru_cache(1 << 10)(Lengths)
 
 
 def _mean_over_time(seconds: Iterable[tuple[float, float]]) -> float:
@@ -192,10 +189,6 @@ class RuntimeGroups(ByWorkload[int, RuntimeGroup]):
     """By the identity of the workload."""
 
 
-class RuntimeGroupNumbers(ByWorkload[object, int]):
-    """Numbers of those that are expected to run alike."""
-
-
 class Moments(NamedTuple):
     """Of the logarithms of a sketch's runtimes: how much was seen, the mean, the mean square from it."""
 
@@ -237,7 +230,7 @@ class Learned:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot, memo = snapshot, snapshot.memo
-        self._runtime_groups, self._numbers = memo.of(RuntimeGroups), memo.of(RuntimeGroupNumbers)
+        self._runtime_groups, self._numbers = memo.of(RuntimeGroups), memo.of(Numbers)
         self._known: dict[tuple[str, Group], Known | None] = {}
 
     @cached_property
@@ -309,7 +302,7 @@ class Learned:
         if found is None:
             names, held = groups(one), gpus(one)
             like = one.queue, names[0], held, one.time_limit, one.expected_runtime
-            number = self._numbers.setdefault(like, len(self._numbers))
+            number = self._numbers.setdefault(like, len(self._numbers) + 1)
             found = self._runtime_groups[id(one)] = RuntimeGroup(one, names, held, number)
         return found
 

@@ -15,13 +15,12 @@ from operator import attrgetter
 
 import numpy as np
 
-from .candidates import FREE, Candidate, CandidateSet, Offer, Prices
+from .candidates import FREE, Candidate, CandidateSet, Needs, Offer, Prices, movable, speak_for
 from .draft import Room
 from .eligibility import over_limit
 from .eviction_rules import full_bucket
 from .feasibility import Request, Shape
 from .model import PodClass, Running, Workload
-from .moves import Needs, movable, speak_for
 from .place import cache_of
 from .plan import Cause
 from .pod_affinity import bound_to_itself, leans_on, near
@@ -90,7 +89,6 @@ class Search:
             if candidate.pod is not None:
                 candidate.victim.lost.discard(candidate.pod)
         self.tried = bool(self.taken)
-        self.taken.clear()
         self.candidates.prices.clear()
 
     def unlock(self, of: Callable[[Account], Demand] = attrgetter("limit")) -> bool:
@@ -117,9 +115,9 @@ class Search:
         cache, pool = cache_of(self._ahead), self.candidates.pool
         free = np.maximum(self._ahead.free, 0) + self.candidates.most
         for podset, count in zip(self.workload.podsets, self.cycle.least(self.workload)):
-            shape = cache.shape(podset.pod, pool)
+            shape = self._ahead.shape(podset.pod, pool)
             request, mask = shape.request, cache.mask(shape)
-            fit = [free[column, mask] // amount for column, amount in zip(request.columns, request.amounts)]
+            fit = [free[column, mask] // amount for column, amount in request.needs]
             if not request.is_known or (fit and int(np.min(fit, axis=0).sum()) < count):
                 return False
         return True
@@ -154,14 +152,14 @@ class Search:
     def _keep(self, whole: list[Candidate], count: int) -> None:
         """Have taken just so many."""
         for candidate in reversed(whole[count : len(self.taken)]):
-            candidate.give_back(self.cycle)
+            candidate.take(self.cycle, back=True)
         for candidate in whole[len(self.taken) : count]:
             candidate.take(self.cycle)
         self.taken[:] = whole[:count]
 
     def _cover(self, pod: PodClass, count: int) -> bool:
         cache = cache_of(self._ahead)
-        shape = cache.shape(pod, self.candidates.pool)
+        shape = self._ahead.shape(pod, self.candidates.pool)
         mask = cache.mask(shape)
         if self.allowed is not None:
             mask = mask & self.allowed
@@ -200,10 +198,10 @@ class Search:
         request = shape.request
         if request.share:
             return None
-        size = tuple(amount * count for amount in request.amounts)
-        whole = request._replace(amounts=size, devices=request.devices * count, size=request.size * count)
+        needs = tuple((column, amount * count) for column, amount in request.needs)
+        whole = request._replace(needs=needs, devices=request.devices * count, size=request.size * count)
         capacity = self.cycle.snapshot.capacity
-        wide = mask & np.all([capacity[column] >= amount for column, amount in zip(whole.columns, size)], axis=0)
+        wide = mask & np.all([capacity[column] >= amount for column, amount in needs], axis=0)
         offers = ((row, self._offer(whole, row)) for row in self.candidates.by_row if wide[row])
         found = [(row, offer, whole) for row, offer in offers if offer is not None]
         return min(found, key=lambda one: (self._rank(one[1]), one[0]), default=None)
@@ -215,7 +213,7 @@ class Search:
         is_covered, single = one_by_one(), self.taken[begun:]
         after, moved = (self._planned, self._spoken, self._moved), self._moved
         for candidate in reversed(single):
-            candidate.give_back(self.cycle)
+            candidate.take(self.cycle, back=True)
         del self.taken[begun:]
         row, offer, whole = node
         if is_covered and (not single or self._rank(self.candidates.priced(single, moved)) <= self._rank(offer)):
@@ -254,8 +252,7 @@ class Search:
                 if row in self._planned and not self._fits(shape.request, self._left(row)):
                     break
                 self._plan(shape.request, row)
-                needs = zip(shape.request.columns, shape.request.amounts)
-                self._spoken.update({(pool, column): amount for column, amount in needs})
+                self._spoken.update({(pool, column): amount for column, amount in shape.request.needs})
                 given += 1
         return given
 
@@ -270,7 +267,7 @@ class Search:
         """One more pod will stand there."""
         left, part = self._left(row), request.share or DEVICE
         less = self._planned.setdefault(row, [0] * len(left))
-        for column, amount in zip(request.columns, request.amounts):
+        for column, amount in request.needs:
             less[column] += amount
         slots = sorted((left[at], at) for at in range(self._columns, len(left)) if left[at] >= part)
         for _, slot in slots[: 1 if request.share else request.devices]:
@@ -335,7 +332,7 @@ class Search:
 
     def _fits(self, request: Request, left: list[int], more: Room = (), times: int = 1) -> bool:
         """Whether one more pod has room, with so much more; devices are looked at where they are told apart."""
-        for column, amount in zip(request.columns, request.amounts):
+        for column, amount in request.needs:
             if left[column] + (more[column] * times if more else 0) < amount:
                 return False
         if not (request.share or request.devices):

@@ -3,25 +3,69 @@
 Rows of nodes are in the order of their names, so that a tie broken by row is broken by name. Columns of resources are
 those of `resources`, with cpu, memory, pods and nvidia.com/gpu first. `free` is capacity less what runs, is promised
 or is leaving, here and by pods of others; where a pod's devices are not known only the node's sum is charged.
-`memo` keeps what was found out about these nodes (masks, scores of a class); it never changes an answer.
+`memo` keeps what was computed once and may be asked for again; it never changes an answer. A snapshot's lasts as long
+as the nodes and pools stay as they are, a draft's and a cycle's as long as these. Each module keeps its own part, a
+class of its own: `memo.of(Trees)` returns the one `Trees` of this memo and makes it when it is first asked for.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from math import inf
 from operator import attrgetter
-from typing import Concatenate, NamedTuple, cast
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .memo import Given, Made, Memo, remember
 from .model import GPU, Disruption, Ended, Node, Pod, Pool, Queue, Reservation, Running, Workload
 
 TURN = attrgetter("submitted", "key")  # the order of what waits
 Columns = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+MOST_KEPT = 256  # arrays over all nodes that are kept of one sort
+SPARE = 1 << 10  # workloads that are gone and still remembered
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+Made = TypeVar("Made")
+Given = ParamSpec("Given")
+
+
+class ByWorkload(dict[Key, Value]):
+    """A part kept by the identity of workloads; each value holds its workload, so that no identity is used again."""
+
+
+class Numbers(ByWorkload[object, int]):
+    """From 1 on, by what is alike."""
+
+
+class Memo:
+    def __init__(self) -> None:
+        self._parts: dict[object, object] = {}
+        self.tables: defaultdict[object, dict[object, object]] = defaultdict(dict)  # by function: results by arguments
+
+    def of(self, part: Callable[Given, Made], *args: Given.args, **kwargs: Given.kwargs) -> Made:
+        """The part of this class; made with the arguments at the first call."""
+        found = self._parts.get(part)
+        if found is None:
+            found = self._parts[part] = part(*args, **kwargs)
+        return cast(Made, found)
+
+    def forget_workloads(self, *, most: int) -> None:
+        """Forgets what is kept by the identity of workloads where there is much more of it than there are workloads."""
+        parts = [part for part in self._parts.values() if isinstance(part, ByWorkload)]
+        if max(map(len, parts), default=0) > most + SPARE:
+            for part in parts:
+                part.clear()
+
+
+def remember(kept: dict[Key, Value], key: Key, value: Value) -> Value:
+    """Keep a value; of too many the oldest goes."""
+    if len(kept) >= MOST_KEPT and key not in kept:
+        del kept[next(iter(kept))]
+    kept[key] = value
+    return value
 
 
 class Tally(NamedTuple):

@@ -16,50 +16,32 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from . import model
 from .labels import selects
-from .memo import Memo
-from .model import (
-    GPU,
-    Device,
-    Disruption,
-    Ended,
-    Fact,
-    Gone,
-    Node,
-    Pod,
-    PodClass,
-    PodSet,
-    Pool,
-    Queue,
-    Reservation,
-    Running,
-    Workload,
-    World,
-)
 from .plan import Admit, Evict, Finish, Keep, Plan, Resize, Verdict, Wait
 from .resources import DEVICE, capacity_of, columns, counts_of, device_memory, shared, supply, taken
-from .snapshot import TURN, Columns, Mask, Snapshot, Tally
+from .snapshot import TURN, Columns, Mask, Memo, Snapshot, Tally
 
-DEFAULT_POOL = Pool("default")
+DEFAULT_POOL = model.Pool("default")
 MOST_SHAPES = 1 << 17  # shapes remembered; past it they are forgotten, which costs sharing and nothing else
 
 Array = TypeVar("Array", Columns, NDArray[np.int32], Mask)
-Charge = tuple[PodClass, int, tuple[int, ...]]
+Charge = tuple[model.PodClass, int, tuple[int, ...]]
 """Pods of a class on a node: how many, and their devices where known."""
 
 
 class Layout(NamedTuple):
     """What is read off nodes and pools alone; made anew when one of them changes, and the memo with it."""
 
-    nodes: tuple[Node, ...]
-    pools: tuple[Pool, ...]
+    nodes: tuple[model.Node, ...]
+    pools: tuple[model.Pool, ...]
     pool_of: NDArray[np.int32]
     is_usable: Mask
     gpu_memory: tuple[int, ...]
     memo: Memo
 
 
-def layout_of(nodes: tuple[Node, ...], pools: dict[str, Pool]) -> Layout:
+def layout_of(nodes: tuple[model.Node, ...], pools: dict[str, model.Pool]) -> Layout:
     """A node belongs to the first pool by name that selects it; without pools there is one, `default`, with all."""
     ordered = tuple(pools[name] for name in sorted(pools)) or (DEFAULT_POOL,)
     pool_of = np.full(len(nodes), -1, np.int32)
@@ -84,7 +66,7 @@ def _frozen(array: Array) -> Array:
     return copy
 
 
-def charges(running: Running) -> Iterator[tuple[str, Charge]]:
+def charges(running: model.Running) -> Iterator[tuple[str, Charge]]:
     """Node and charge of every share it holds: where it is, and where it is moving to."""
     pods = {podset.name: podset.pod for podset in running.workload.podsets}
     for admission in (running.admission, running.moves_to):
@@ -94,23 +76,23 @@ def charges(running: Running) -> Iterator[tuple[str, Charge]]:
                     yield share.node, (pods[placement.name], share.count, tuple(chain(*share.devices)))
 
 
-def _waiting(running: Running) -> Iterator[tuple[str, Charge]]:
+def _waiting(running: model.Running) -> Iterator[tuple[str, Charge]]:
     """Node and charge of what it holds for when others, or its own pods, are gone."""
     if not running.is_leaving:
         return charges(running) if running.is_promised else iter(())
     return charges(replace(running, admission=running.moves_to, moves_to=None)) if running.moves_to else iter(())
 
 
-def _shows(fact: Workload | Running | Ended | None, assumed: Running | None) -> bool:
+def _shows(fact: model.Workload | model.Running | model.Ended | None, assumed: model.Running | None) -> bool:
     """Whether what is observed shows what was assumed, so that the assumption ends."""
-    if assumed is None or not isinstance(fact, Workload | Running):
-        return not isinstance(fact, Workload)
+    if assumed is None or not isinstance(fact, model.Workload | model.Running):
+        return not isinstance(fact, model.Workload)
     if assumed.is_leaving:
-        return isinstance(fact, Workload) or fact.is_leaving or _has_moved(fact, assumed)
-    return isinstance(fact, Running) and (fact.admission.is_same(assumed.admission) or fact.is_leaving)
+        return isinstance(fact, model.Workload) or fact.is_leaving or _has_moved(fact, assumed)
+    return isinstance(fact, model.Running) and (fact.admission.is_same(assumed.admission) or fact.is_leaving)
 
 
-def _has_moved(fact: Running, assumed: Running) -> bool:
+def _has_moved(fact: model.Running, assumed: model.Running) -> bool:
     """Whether it left, and entered the place it was moved to, before anything was observed of it."""
     is_new = fact.admitted_at != assumed.admitted_at and not fact.is_promised
     return is_new and assumed.moves_to is not None and fact.admission.is_same(assumed.moves_to)
@@ -118,19 +100,19 @@ def _has_moved(fact: Running, assumed: Running) -> bool:
 
 class State:
     def __init__(self) -> None:
-        self._nodes: dict[str, Node] = {}
-        self._pools: dict[str, Pool] = {}
-        self._queues: dict[str, Queue] = {}
-        self._reservations: dict[str, Reservation] = {}
-        self._disruptions: dict[str, Disruption] = {}
-        self._pods: dict[str, Pod] = {}
-        self._pending: dict[str, Workload] = {}
+        self._nodes: dict[str, model.Node] = {}
+        self._pools: dict[str, model.Pool] = {}
+        self._queues: dict[str, model.Queue] = {}
+        self._reservations: dict[str, model.Reservation] = {}
+        self._disruptions: dict[str, model.Disruption] = {}
+        self._pods: dict[str, model.Pod] = {}
+        self._pending: dict[str, model.Workload] = {}
         self._is_in_order = True  # what waits, by submission and key
-        self._running: dict[str, Running] = {}
+        self._running: dict[str, model.Running] = {}
         self._tallies: dict[object, Tally] = {}
-        self._ended: dict[str, Ended] = {}
-        self._told: dict[str, Workload | Running | Ended | None] = {}
-        self._shapes: dict[tuple[PodSet, ...], tuple[PodSet, ...]] = {}
+        self._ended: dict[str, model.Ended] = {}
+        self._told: dict[str, model.Workload | model.Running | model.Ended | None] = {}
+        self._shapes: dict[tuple[model.PodSet, ...], tuple[model.PodSet, ...]] = {}
         self._is_social = False
         self._on: defaultdict[str, dict[str, tuple[Charge, ...]]] = defaultdict(dict)  # by node: of workloads
         self._beside: defaultdict[str, dict[str, tuple[Charge, ...]]] = defaultdict(dict)  # and of pods of others
@@ -171,30 +153,30 @@ class State:
 
     # What is told
 
-    def observe(self, *facts: Fact) -> None:
+    def observe(self, *facts: model.Fact) -> None:
         """The world says so."""
         for fact in facts:
             match fact:
-                case Workload() | Running() | Ended():
-                    self._see(fact.workload.key if isinstance(fact, Running) else fact.key, fact)
-                case Pod():
+                case model.Workload() | model.Running() | model.Ended():
+                    self._see(fact.workload.key if isinstance(fact, model.Running) else fact.key, fact)
+                case model.Pod():
                     self._drop_pod(fact.key)
                     self._pods[fact.key] = fact
                     self._note(fact.pod)
                     self._beside[fact.node][fact.key] = ((fact.pod, 1, fact.devices),)
                     self._dirty.add(fact.node)
-                case Node():
+                case model.Node():
                     self._see_node(fact)
-                case Pool():
+                case model.Pool():
                     self._moved |= self._pools.get(fact.name) != fact
                     self._pools[fact.name] = fact
-                case Queue():
+                case model.Queue():
                     self._queues[fact.name] = fact
-                case Reservation():
+                case model.Reservation():
                     self._reservations[fact.name] = fact
-                case Disruption():
+                case model.Disruption():
                     self._disruptions[fact.key] = fact
-                case Gone():
+                case model.Gone():
                     self._lose(fact)
 
     def assume(self, plan: Plan) -> None:
@@ -224,12 +206,12 @@ class State:
         if key in self._told:
             self._set(key, self._told.pop(key))
 
-    def _imagine(self, verdict: Verdict) -> Workload | Running | Ended | None:
+    def _imagine(self, verdict: Verdict) -> model.Workload | model.Running | model.Ended | None:
         """What the verdict makes of the workload; None: no change."""
         pending, running = self._pending.get(verdict.workload), self._running.get(verdict.workload)
         match verdict:
             case Admit(admission=admission, after=after, backfilled_for=owner) if pending:
-                return Running(pending, admission, waits_for=after, is_promised=True, backfilled_for=owner)
+                return model.Running(pending, admission, waits_for=after, is_promised=True, backfilled_for=owner)
             case Admit(admission=admission, after=after) if running:
                 return replace(running, admission=admission, waits_for=after, lost=(), lost_since=None)
             case Evict(admission=admission, pauses=pauses, saves=saves) if running:
@@ -239,10 +221,10 @@ class State:
             case Finish() if running:
                 return replace(running, is_leaving=True)
             case Finish() if pending:
-                return Ended(pending.key, succeeded=False)
+                return model.Ended(pending.key, succeeded=False)
         return None
 
-    def _see(self, key: str, fact: Workload | Running | Ended | None) -> None:
+    def _see(self, key: str, fact: model.Workload | model.Running | model.Ended | None) -> None:
         if key not in self._told:
             self._set(key, fact)
         elif _shows(fact, self._running.get(key)):
@@ -251,16 +233,16 @@ class State:
         else:
             self._told[key] = fact
 
-    def _see_node(self, node: Node) -> None:
+    def _see_node(self, node: model.Node) -> None:
         if node.chooser != "Kubelet" and not node.devices:
-            count = dict(node.capacity).get(GPU, 0) // DEVICE
-            node = replace(node, devices=tuple(Device(index) for index in range(count)))
+            count = dict(node.capacity).get(model.GPU, 0) // DEVICE
+            node = replace(node, devices=tuple(model.Device(index) for index in range(count)))
         if self._nodes.get(node.name) != node:
             self._nodes[node.name] = node
             self._moved = True
             self._dirty.add(node.name)
 
-    def _lose(self, gone: Gone) -> None:
+    def _lose(self, gone: model.Gone) -> None:
         match gone.kind:
             case "Workload" | "Running" | "Ended":
                 self._see(gone.key, None)
@@ -271,13 +253,13 @@ class State:
             case "Pool":
                 self._moved |= self._pools.pop(gone.key, None) is not None
             case kind:
-                tables: dict[str, dict[str, Queue] | dict[str, Reservation] | dict[str, Disruption]]
+                tables: dict[str, dict[str, model.Queue] | dict[str, model.Reservation] | dict[str, model.Disruption]]
                 tables = {"Queue": self._queues, "Reservation": self._reservations, "Disruption": self._disruptions}
                 tables[kind].pop(gone.key, None)
 
     # What is held
 
-    def _set(self, key: str, fact: Workload | Running | Ended | None) -> None:
+    def _set(self, key: str, fact: model.Workload | model.Running | model.Ended | None) -> None:
         """One key, one place: pending, running or ended."""
         if (before := self._running.pop(key, None)) is not None:
             self._tally(before, -1)
@@ -285,24 +267,24 @@ class State:
                 self._on[node].pop(key, None)
                 self._dirty.add(node)
         self._ended.pop(key, None)
-        if not isinstance(fact, Workload):
+        if not isinstance(fact, model.Workload):
             self._pending.pop(key, None)
         match fact:
-            case Running():
+            case model.Running():
                 workload = self._shared(fact.workload)
                 self._running[key] = running = fact if workload is fact.workload else replace(fact, workload=workload)
                 self._tally(running, 1)
                 for node, charge in charges(running):
                     self._on[node][key] = (*self._on[node].get(key, ()), charge)
                     self._dirty.add(node)
-            case Workload():
+            case model.Workload():
                 last = next(reversed(self._pending.values()), fact)
                 self._is_in_order &= key in self._pending or TURN(last) <= TURN(fact)
                 self._pending[key] = self._shared(fact)
-            case Ended():
+            case model.Ended():
                 self._ended[key] = fact
 
-    def _tally(self, one: Running, times: int) -> None:
+    def _tally(self, one: model.Running, times: int) -> None:
         """Count it with those that count alike in quotas; what leaves counts no more, what moves where it goes."""
         workload, admission = one.workload, one.moves_to if one.is_leaving else one.admission
         if admission is not None:
@@ -312,7 +294,7 @@ class State:
             if total := times + (known.times if known else 0):
                 self._tallies[key] = Tally(workload, admission.pool, counts, total)
 
-    def _shared(self, workload: Workload) -> Workload:
+    def _shared(self, workload: model.Workload) -> model.Workload:
         """The same workload; podsets alike are one object, so that a class is told by identity."""
         if len(self._shapes) > MOST_SHAPES:
             self._shapes.clear()
@@ -323,7 +305,7 @@ class State:
                 self._note(podset.pod)
         return workload if podsets is workload.podsets else replace(workload, podsets=podsets)
 
-    def _note(self, pod: PodClass) -> None:
+    def _note(self, pod: model.PodClass) -> None:
         self._is_social |= bool(pod.pod_affinity or pod.spread or pod.host_ports or pod.exclusive)
         for name, _ in pod.requests + pod.attaches:
             if name not in self._resources:
@@ -407,27 +389,16 @@ class State:
             self._pending, self._is_in_order = {one.key: one for one in waiting}, True
         capacity, free, outside = _frozen(self._columns)
         return Snapshot(
-            now=now,
-            resources=self._resources,
-            row_of=self._rows,
-            capacity=capacity,
-            free=free,
-            outside=outside,
-            device_free=_frozen(self._device_free),
-            queues=dict(self._queues),
-            pending=tuple(self._pending.values()),
-            running=tuple(self._running.values()),
-            tallies=tuple(self._tallies.values()),
-            pods=tuple(self._pods.values()),
-            reservations=tuple(self._reservations.values()),
-            disruptions=tuple(self._disruptions.values()),
-            ended=dict(self._ended),
-            is_social=self._is_social,
+            now=now, resources=self._resources, row_of=self._rows, capacity=capacity, free=free, outside=outside,
+            device_free=_frozen(self._device_free), queues=dict(self._queues), pending=tuple(self._pending.values()),
+            running=tuple(self._running.values()), tallies=tuple(self._tallies.values()),
+            pods=tuple(self._pods.values()), reservations=tuple(self._reservations.values()),
+            disruptions=tuple(self._disruptions.values()), ended=dict(self._ended), is_social=self._is_social,
             **self._layout._asdict(),
-        )
+        )  # fmt: skip
 
 
-def state_of(world: World) -> State:
+def state_of(world: model.World) -> State:
     """The state that a written-down world makes."""
     state = State()
     state.observe(*world.pools, *world.queues, *world.nodes, *world.running, *world.pods, *world.pending)
@@ -435,14 +406,14 @@ def state_of(world: World) -> State:
     return state
 
 
-def world_of(snapshot: Snapshot, recent: tuple[Workload, ...] = ()) -> World:
+def world_of(snapshot: Snapshot, recent: tuple[model.Workload, ...] = ()) -> model.World:
     """What a snapshot was made from, written down, and what was submitted lately."""
-    return World(
+    return model.World(
         snapshot.now, snapshot.nodes, snapshot.pools, tuple(snapshot.queues.values()), snapshot.pending,
         snapshot.running, snapshot.pods, snapshot.reservations, snapshot.disruptions, tuple(snapshot.ended.values()),
         recent,
     )  # fmt: skip
 
 
-def snapshot_of(world: World) -> Snapshot:
+def snapshot_of(world: model.World) -> Snapshot:
     return state_of(world).snapshot(world.now)

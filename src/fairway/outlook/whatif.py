@@ -149,7 +149,7 @@ class Trial:
             for one in without:
                 draft.vanish(one.workload.key)
             return any(
-                all(int(cache.room(cache.shape(one.pod, pool)).sum()) >= one.min_count for one in changed.podsets)
+                all(int(cache.room(draft.shape(one.pod, pool)).sum()) >= one.min_count for one in changed.podsets)
                 for pool in draft.tree.pools_of(changed.queue, changed.pools)
             )
 

@@ -120,11 +120,11 @@ def _terminal(place: Path, pids: Collection[int]) -> int:
 
 
 def _user(pid: int) -> int:
-    """The uid that a process runs as; -1 of one that is gone."""
-    try:
-        return os.stat(f"/proc/{pid}").st_uid
-    except OSError:
-        return -1
+    """The uid of who started a process, which a program like `su` keeps; -1 of one that is gone."""
+    with suppress(OSError):
+        found = re.search(r"^Uid:\t(\d+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+        return int(found[1]) if found else -1
+    return -1
 
 
 def memory_of(pid: int) -> int:
