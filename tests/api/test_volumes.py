@@ -213,7 +213,7 @@ def test_what_no_storage_is_large_enough_for_is_told_with_figures():
     assert read(full).unready == (
         ("ClaimUnbound", "c, which asks for 1 GiB; class made has room for 512 MiB at most"),
     )
-    assert read(measured(known)).unready[0][1].endswith("for 0 bytes at most")
+    assert read(measured(known)).unready[0][1].endswith("1 GiB; no CSIStorageCapacity of class made is of any nodes")
     free = replace(full, volumes=storage({}, {"v": at("b", storageClassName="made")}).volumes)
     assert read(free).volumes == ((in_zone("b"),),)
 

@@ -53,7 +53,7 @@ class Machine:
         return found.stdout
 
     def workload(self, job: str) -> dict:
-        return json.loads(self.run("status", job, "-o", "json"))["status"]
+        return json.loads(self.run("status", job, "-o", "json")).get("status") or {}
 
     def until(self, job: str, phase: str) -> dict:
         deadline = time.monotonic() + 60

@@ -142,6 +142,16 @@ def test_a_bare_pod_without_a_node_waits_if_it_is_managed():
     assert entries(NODE, pod()) == {}
 
 
+def test_a_claim_that_a_bare_pod_makes_for_itself_counts_before_it_is_there():
+    made = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "made"},
+            "volumeBindingMode": "WaitForFirstConsumer", "provisioner": "disks"}
+    volume = {"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "made"}}}}
+    bare = pod(metadata={"labels": MANAGED})
+    bare["spec"]["volumes"] = [volume]
+    assert entries(NODE, made, bare)["ns/pod-p"]["verdict"] == "Admit"
+    assert entries(NODE, bare)["ns/pod-p"]["reason"] == "ClaimUnbound"
+
+
 def test_pods_with_a_node_are_used_room():
     used = [pod(f"u{index}", "n1") for index in range(8)]
     assert verdicts(decide([NODE, *used, workload()])) == {"w": "Wait NoRoom"}

@@ -170,6 +170,10 @@ def test_a_job_moves_to_no_queue_in_which_it_could_never_start(machine: Machine)
     assert spec(machine, "large")["queue"] == "default"
     machine.run(*move, "--time-limit", "30m", "--wait-anyway")
     machine.run("cancel", "large")
+    (machine.folder / "queue.json").write_text(json.dumps(queue("small", {"pools": ["none"]})))
+    machine.kubectl("apply", "-f", str(machine.folder / "queue.json"))
+    said = machine.run("submit", "--queue", "small", "--", "true", status=1)
+    assert said.startswith("fairway: --queue: queue small has pools none, and there is none of them; there are: def")
     machine.kubectl("delete", "fq", "small")
 
 

@@ -114,7 +114,7 @@ def test_of_a_budget_all_are_named_that_count_in_it_and_are_not_charged() -> Non
     cluster = (node("n1", 2), queue("q", budget=2 * HOUR, ledger=ledger), runs(job("cpu", gpus=0), "n1"), waits, ours)
     found = told(*cluster)
     assert found.blocking == ("ns/again", "ns/off")
-    assert found.spending and found.spending[1:3] == (HOUR / 2, HOUR + 60)
+    assert found.spending and found.spending[1:3] == (HOUR, HOUR / 2 + 60)
 
 
 def test_nothing_is_told_where_nothing_helps() -> None:

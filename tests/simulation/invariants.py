@@ -195,7 +195,7 @@ class Watcher:
             self.workloads[name] = workload
         if event.gone or FINALIZER_OF_CHARGE not in workload["metadata"].get("finalizers", ()):
             most, slack = meter.gpu_seconds(now), self.drift * meter.gpus
-            least = most if meter.least is None else meter.least
+            least = most if meter.least is None else min(meter.least, most)  # it may have ended before it was deleted
             self.charged.setdefault(uid, (meter.queue, least - slack, most + slack))
         self._check_quota(meter.queue)
         self._check_gang(name)

@@ -431,7 +431,7 @@ def test_a_budget_counts_what_stopped_before_its_queue_is_charged(end: str) -> N
     said, own = play(story, node("n1", gpus=2))
     counted = own["budgetReserved"] + own.get("budgetSpent", {}).get("gpuHours", 0.0)
     assert said["reason"] == "BudgetSpent" and 0.79 < counted < 0.9
-    assert said["message"].endswith("not ended, and counted in it: a") == (end == "suspended")
+    assert said["message"].endswith("counted in it, and not charged yet: a") == (end == "suspended")
 
 
 def test_a_budget_is_charged_what_was_used_in_its_queue_though_it_moved_and_ended_elsewhere() -> None:

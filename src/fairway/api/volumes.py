@@ -131,9 +131,11 @@ class Storage:
         """How much storage it asks for, and the most that there is in one place."""
         if not self._is_measured(said):
             return ""
-        asked, most = _size(said.spec.resources.requests), max((size for size, _ in self._sizes(said)), default=0)
-        room = f"class {said.spec.storage_class_name} has room for {number(most, STORAGE)} at most"
-        return f", which asks for {number(asked, STORAGE)}; {room}"
+        name, most = said.spec.storage_class_name, max((size for size, _ in self._sizes(said)), default=None)
+        asks = f", which asks for {number(_size(said.spec.resources.requests), STORAGE)}"
+        if most is None:
+            return f"{asks}; no CSIStorageCapacity of class {name} is of any nodes"
+        return f"{asks}; class {name} has room for {number(most, STORAGE)} at most"
 
     def is_made(self, said: objects.ClaimObject) -> bool:
         """Whether its class makes volumes."""

@@ -105,10 +105,14 @@ def of_priority(view: View, thing: Thing) -> Iterator[Mistake]:
 
 def _of_pools(view: View, thing: Thing) -> Iterator[Mistake]:
     asked = _notes(thing).get("fairway.dev/pools", "").replace(",", " ").split()
+    there = {it["metadata"]["name"] for it in view.pools or ()} or {"default"}
     for name, spec in view.line(_queue(thing)).items():
-        if asked and spec.get("pools") and not set(asked) & set(spec["pools"]):
-            has = f"queue {name} has pools {', '.join(spec['pools'])}"
-            yield Mistake(f"--queue: {has}; it asks for {', '.join(asked)}; another --queue would do")
+        own = spec.get("pools") or ()
+        has = f"--queue: queue {name} has pools {', '.join(own)}"
+        if own and asked and not set(asked) & set(own):
+            yield Mistake(f"{has}; it asks for {', '.join(asked)}; another --queue would do")
+        elif own and view.pools is not None and not there & set(own):
+            yield Mistake(f"{has}, and there is none of them; there are: {', '.join(sorted(there))}")
 
 
 async def _of_namespace(client: Client, view: View, thing: Thing) -> list[Mistake]:

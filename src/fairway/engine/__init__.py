@@ -14,7 +14,20 @@ from .policy import *  # noqa: F403
 from .queueing import level
 from .quota import Account, QueueTree, budgeted, invalid_parent, lineage
 from .reservations import occurrence
-from .resources import *  # noqa: F403  and what pods count
+from .resources import (
+    DEVICE,
+    UNLIMITED,
+    capacity_of,
+    counted,
+    counts_of,
+    frozen,
+    gpus_of,
+    memory_of,
+    shared,
+    slices,
+    taken,
+    thawed,
+)
 from .runtimes import ENOUGH, HOUR, Foreseen, Group, Lengths, gpus, groups, job_family, known_group, learn
 from .snapshot import Columns, Mask, Snapshot, largest_node
 from .state import State, snapshot_of, state_of, world_of

@@ -26,7 +26,7 @@ from fairway.api.owners import DEFAULT_QUEUE
 from fairway.api.pods import Selected, Surroundings, foreign, gates, selectable, selected_by
 from fairway.api.quantities import Malformed, shown, time, within
 from fairway.api.types import WorkloadObject
-from fairway.api.volumes import Storage
+from fairway.api.volumes import Storage, claims_of
 from fairway.api.workloads import Reading, fact, kept, key_of, recent
 from fairway.engine import Ended, Node, Pod, Pool, Queue, Running, Workload, World, selects
 
@@ -221,7 +221,11 @@ def _around(cluster: Cluster, known: Iterable[WorkloadObject], *, has_storage: b
              objects.CapacityObject)  # fmt: skip
     spaces = {key.partition("/")[0] for form in NAMESPACED for key in cluster.parts[form]}
     spaces |= {space for space, _, _ in cluster.owned} | cluster.parts[objects.NamespaceObject].keys()
-    storage = Storage(*map(cluster.all, kinds)) if has_storage else None
+    pods = cluster.all(PodObject).values()
+    own = {f"{pod.metadata.namespace}/{name}": objects.ClaimObject(spec=said)
+           for pod in pods for name, said in claims_of(pod) if said}  # fmt: skip
+    claims, *others = map(cluster.all, kinds)
+    storage = Storage({**own, **claims}, *others) if has_storage else None
     labels = {space: cluster.labels(space) for space in spaces}
     limited = chain.from_iterable(one.limits() for one in cluster.all(objects.CsiNodeObject).values())
     return Surroundings(storage, labels, frozenset(_selected(cluster, known)), frozenset(limited))

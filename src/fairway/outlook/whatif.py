@@ -69,7 +69,7 @@ class WhatIf:
         trial = Trial(self._basis, ours, self._decisions)
         running = [one for one in self._world.running if not one.is_leaving and not one.is_promised]
         limit, free = _limit(self._world, wait), _unbound(ours)
-        blocking = wait.facts.blocking
+        blocking = tuple(key for key in wait.facts.blocking if key != ours.key)
         if not blocking and wait.reason is not Reason.BUDGET_SPENT:  # what only holds room holds none of a budget
             blocking = _in_the_way(running, wait.facts.domain, trial)
         holders = [one for one in running if one.workload.key in blocking] if wait.reason in SHORT_OF_ROOM else []
