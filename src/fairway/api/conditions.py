@@ -132,7 +132,7 @@ def kept_from(message: str) -> str:
 
 
 def holders(facts: Facts, workload: Workload, queues: Queues) -> list[str]:
-    """What stands in its way, a clause; not the detail, which the head has told."""
+    """What blocks it, as a clause; without the detail, which the head names."""
     blocking = [key for key in facts.blocking if key not in (facts.detail, workload.key)]
     if facts.spending and blocking:
         return [f"counted in it, and not charged yet: {names(blocking, workload, queues)}"]

@@ -500,7 +500,7 @@ class CsiNodeObject(Object, frozen=True):
     spec: NodeDrivers = NodeDrivers()
 
     def limits(self) -> dict[str, int]:
-        """How many volumes the node attaches, by resource; without those that nothing limits."""
+        """How many volumes of each limited driver the node attaches, by resource."""
         drivers = self.spec.drivers or ()
         return {ATTACHED + one.name: one.allocatable["count"] for one in drivers if "count" in one.allocatable}
 

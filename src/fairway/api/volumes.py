@@ -199,14 +199,14 @@ def _topology_term(one: objects.TopologyTerm) -> engine.Term:
 
 
 def _joined(spots: Iterable[engine.Selector]) -> Iterator[engine.Selector]:
-    """The same nodes in fewer selectors: those that differ in the values of one label are one."""
+    """The same nodes in fewer selectors: those that differ in the values of one label alone are merged."""
     left = [dict.fromkeys(spots)]
     left += [_merged(left[0], at) for at in range(max(map(len, left[0]), default=0))]
     yield from min(left, key=len)
 
 
 def _merged(spots: Iterable[engine.Selector], at: int) -> dict[engine.Selector, None]:
-    """Those that are alike but for the values of a label at one place, as one."""
+    """The selectors; of those that differ in the values of the label at one place alone, one with all values."""
     known, others = defaultdict[tuple[engine.Selector, str, engine.Selector], set[str]](set), list[engine.Selector]()
     for spot in spots:
         if at < len(spot) and spot[at].operator == "In":

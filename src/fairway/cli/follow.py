@@ -100,13 +100,13 @@ class _Follower:
     async def _watch_pods(self) -> None:
         """Reports once for each reason why a pod of the Job does not start."""
         labels = f"batch.kubernetes.io/job-name={self.owner.name}" if self.owner.kind == kinds.JOBS else ""
-        told = {"", "CrashLoopBackOff"}
+        known = {"", "CrashLoopBackOff"}  # of what did start
         async with aclosing(seen(self.client, Selection(kinds.PODS, self.workload.namespace, labels=labels))) as pods:
             async for _, pod in pods:
                 reason = (why := refusal([pod] if labels else [])).partition(":")[0]
-                if reason not in told:
+                if reason not in known:
                     say(f"pod {pod['metadata']['name']} does not start: {why}")
-                    told.add(reason)
+                    known.add(reason)
                 self.changed.set()
 
     async def _watch_workload(self) -> None:

@@ -112,17 +112,17 @@ def _overruns(branch: Branch, workload: Workload, gpus: float, cycle: Cycle) -> 
     queue, (spent, since) = branch.queue, branch.queue.spent(cycle.now)
     period, budget = queue.budget_period, queue.budget or 0
     ends = None if queue.ledger.budget_since is None or period is None else since + period
-    counted, owed = lasts(workload, 0.0, cycle), dict(queue.ledger.uncharged)
-    held = commitments(branch, cycle)
+    counted, held = lasts(workload, 0.0, cycle), commitments(branch, cycle)
     spending = Spending(budget, spent, sum(held.values(), 0.0), gpus * counted)
     if sum(spending[1:]) <= budget:
         return None
     if ends is not None:
         cycle.wake(ends)
+    counts = held | dict(queue.ledger.uncharged) if cycle.policy.tells_why else {}
     return Reason.BUDGET_SPENT, Facts(
         queue=queue.name, resource=GPU, spending=spending, until=ends, longest=budget / gpus // 1,
         assumed=counted if cycle.tree.time_limit(workload) is None else None,
-        blocking=tuple(sorted(key for key, it in (held | owed).items() if it)) if cycle.policy.tells_why else (),
+        blocking=tuple(sorted(key for key, amount in counts.items() if amount)),
     )  # fmt: skip
 
 
