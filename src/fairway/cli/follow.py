@@ -14,7 +14,7 @@ import click
 
 from fairway.api.names import name_of
 from fairway.kube import kinds
-from fairway.kube.client import ApiError, Client
+from fairway.kube.client import ApiError, Client, unless_absent
 from fairway.kube.kinds import Ref, Selection
 from fairway.kube.runs import Runs, kept
 
@@ -149,13 +149,10 @@ class _Follower:
 
     async def _runs(self) -> Runs | None:
         """None while there is no such workload yet."""
-        try:
-            kept_ones = await kept(self.client, self.workload)
-            return kept_ones or await runs_of(self.client, Found(await get(self.client, self.workload)))
-        except ApiError as error:
-            if error.status != 404:
-                raise
-            return None
+        if found := await kept(self.client, self.workload):
+            return found
+        made = await unless_absent(get(self.client, self.workload))
+        return await runs_of(self.client, Found(made)) if made else None
 
     async def _made_printer(self, runs: Runs) -> Printer:
         spec = (await get(self.client, self.workload)).get("spec") or {}

@@ -16,14 +16,14 @@ from fairway.api.quantities import Malformed
 from fairway.api.review import is_made, makers
 from fairway.api.revision import given_back, is_off, is_steered
 from fairway.kube import kinds
-from fairway.kube.client import ApiError, Client
+from fairway.kube.client import ApiError, Client, unless_absent
 from fairway.kube.kinds import Kind, Ref, Selection
 
 from .installed import each
 from .manifests import Thing, ref_of
 
 Key = tuple[str, str]
-TRIES, CONFLICT, ABSENT = 5, 409, 404
+TRIES, CONFLICT = 5, 409
 OTHERS = (("Deployment", "deployments", "apps/v1"), ("StatefulSet", "statefulsets", "apps/v1"),
           ("ReplicaSet", "replicasets", "apps/v1"), ("CronJob", "cronjobs", "batch/v1"))  # fmt: skip
 ROLLING = "; a rolling update replaces their pods"
@@ -34,12 +34,7 @@ IN = "kubectl -n NAMESPACE"
 
 async def everything(client: Client, kind: Kind) -> list[Thing]:
     """The objects of a kind; none where it is not served."""
-    try:
-        return await client.list(Selection(kind))
-    except ApiError as error:
-        if error.status != ABSENT:
-            raise
-        return []
+    return await unless_absent(client.list(Selection(kind))) or []
 
 
 async def hand_back(client: Client) -> list[str]:

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from fairway.api.scalars import time
-from fairway.kube.client import ApiError, Client
+from fairway.kube.client import Client, unless_absent
 from fairway.kube.kinds import JOBS, SECRETS, Ref, Selection
 
 from .connect import unseen
@@ -105,15 +105,11 @@ async def sweep(client: Client, namespace: str) -> None:
 
 async def _settle(client: Client, secret: Ref, name: str) -> None:
     job = Ref(JOBS, name, secret.namespace)
-    try:
-        found = await client.get(job)
-        if secret.name in _secrets_of(found["spec"]["template"]):
-            await give(client, secret, job, found["metadata"]["uid"])
-            return
-    except ApiError as error:
-        if error.status != 404:
-            raise
-    await client.delete(secret)
+    found = await client.find(job)
+    if found and secret.name in _secrets_of(found["spec"]["template"]):
+        await unless_absent(give(client, secret, job, found["metadata"]["uid"]))
+    else:
+        await client.delete(secret)
 
 
 def _secrets_of(template: dict[str, Any]) -> set[str]:

@@ -47,7 +47,7 @@ from fairway.api.pods import is_lost
 from fairway.api.quantities import Malformed
 from fairway.api.types import PodSetSpec, WorkloadObject
 from fairway.kube import kinds
-from fairway.kube.client import ApiError, Client
+from fairway.kube.client import Client, unless_absent
 from fairway.kube.events import About
 from fairway.kube.kinds import Kind, Ref, Selection
 from fairway.kube.turnstile import side_by_side
@@ -266,11 +266,7 @@ class KindOwner:
         group_version, _, plural = self.row.opens.rpartition("/")
         meta = self.said.metadata
         where = Ref(Kind(plural, plural, group_version), f"{meta.name}-{meta.uid}", meta.namespace)
-        try:
-            await client.patch(where, {"status": {"phase": "Inqueue"}})
-        except ApiError as error:
-            if error.status != 404:  # it is not made yet: its owner's status changes when it is
-                raise
+        await unless_absent(client.patch(where, {"status": {"phase": "Inqueue"}}))  # it comes: its owner changes then
 
     async def fail(self, client: Client) -> None:
         """It ends by a deadline that is over, where its operator knows one: none of the pods that it may make meanwhile

@@ -18,7 +18,7 @@ from fairway.api.objects import INDEX, WORLD_SIZE
 from fairway.api.quantities import time_text
 from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
-from fairway.kube.client import STRATEGIC, ApiError, Client
+from fairway.kube.client import STRATEGIC, ApiError, Client, unless_absent
 from fairway.kube.events import About, Events
 from fairway.kube.informer import Informer
 from fairway.kube.kinds import Ref, Selection, ref
@@ -176,13 +176,8 @@ class Jobs:
 
     async def _release_one(self, key: str, pod: Pod) -> None:
         meta = {"uid": pod.metadata.uid, "$deleteFromPrimitiveList/finalizers": [FINALIZER]}
-        try:
-            made = await self.client.patch(_ref(pod), {"metadata": meta}, form=STRATEGIC)
-        except ApiError as error:
-            if error.status != 404:
-                raise
-            return
-        if self._known(key, pod):
+        made = await unless_absent(self.client.patch(_ref(pod), {"metadata": meta}, form=STRATEGIC))
+        if made and self._known(key, pod):
             self._assume(key, msgspec.convert(made, Pod))
 
     async def _write(self, key: str, job: Job, status: JobStatus) -> None:

@@ -7,7 +7,7 @@ values and come out as the msgspec type asked for (default: dict). It does not c
 """
 
 import builtins
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, TypeVar, overload
 
@@ -107,22 +107,12 @@ class Client:
 
     async def find(self, ref: Ref) -> dict[str, Any] | None:
         """The object; None where there is none, or its kind is not served."""
-        try:
-            return await self.get(ref)
-        except ApiError as error:
-            if error.status != 404:
-                raise
-            return None
+        return await unless_absent(self.get(ref))
 
     async def resources(self, group_version: str) -> list[dict[str, Any]]:
         """What is served of a version of a group; nothing where it is not."""
-        try:
-            said: dict[str, Any] = await self.read(f"/apis/{group_version}")
-        except ApiError as error:
-            if error.status != 404:
-                raise
-            return []
-        return list(said["resources"])
+        said: dict[str, Any] | None = await unless_absent(self.read(f"/apis/{group_version}"))
+        return list(said["resources"]) if said else []
 
     async def read(self, path: str) -> Any:
         """The JSON at a path that is no object's."""
@@ -183,11 +173,7 @@ class Client:
             options["preconditions"] = wanted
         if grace is not None:
             options["gracePeriodSeconds"] = grace
-        try:
-            await self._send(Request("DELETE", ref.path()), options)
-        except ApiError as error:
-            if error.status != 404:
-                raise
+        await unless_absent(self._send(Request("DELETE", ref.path()), options))
 
     async def bind(self, pod: Ref, node: str, *, uid: str, annotations: dict[str, str] | None = None) -> None:
         """The very pod gets its node; the annotations are put on it in the same write."""
@@ -251,6 +237,16 @@ class Client:
                 raise ApiError.of(response.status, body)
             await self.clock.sleep(self.chance.jitter(2 * pause))
         raise AssertionError("the last try returns or raises")
+
+
+async def unless_absent(asked: Awaitable[T]) -> T | None:
+    """What is asked of the server; None where it has no such thing."""
+    try:
+        return await asked
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return None
 
 
 def _retry_after(response: Response) -> float | None:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from fairway import WORKED
 from fairway.api.quantities import time
 
-from .client import ApiError, Client
+from .client import ApiError, Client, unless_absent
 from .kinds import Ref
 
 TERM_SECONDS, FOLLOW_SECONDS, RELEASE_SECONDS, LOOK_SECONDS = 15.0, 1.0, 2.0, 0.05
@@ -117,16 +117,13 @@ class Election:
 
     async def _turn(self) -> None:
         now, began = self.client.clock.now(), self.client.clock.elapsed()
-        try:
-            found = await self.client.get(self.lease, _Lease)
-        except ApiError as error:
-            if error.status != 404:
-                raise
+        found = await unless_absent(self.client.get(self.lease, _Lease))
+        if found is None:
             first, self._asked = self._object(now, _Lease(_Meta(), _Spec())), began
             await self.client.create(self.lease.kind, first, namespace=self.lease.namespace)
+        elif not self._may_take(found, began):
+            return
         else:
-            if not self._may_take(found, began):
-                return
             self._asked = began
             await self.client.update(self.lease, self._object(now, found))
             if not self.acquired.is_set():

@@ -28,7 +28,7 @@ from fairway.api.quantities import format as quantity
 from fairway.api.quantities import parse, time_text
 from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
-from fairway.kube.client import ApiError, Client
+from fairway.kube.client import Client, unless_absent
 from fairway.kube.kinds import Ref
 from fairway.kube.lease import micro_time
 from fairway.kube.manifest import Unreadable, load
@@ -288,11 +288,7 @@ async def beat(client: Client, name: str) -> None:
     async def renew(_: str) -> float:
         now = client.clock.now()
         spec = {"holderIdentity": name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": micro_time(now)}
-        try:
-            await client.patch(place, {"spec": spec})
-        except ApiError as error:
-            if error.status != 404:
-                raise
+        if await unless_absent(client.patch(place, {"spec": spec})) is None:
             lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": spec}
             await client.create(kinds.LEASES, lease, namespace=LEASE_NAMESPACE)
         return now + RENEW_SECONDS

@@ -22,7 +22,7 @@ from fairway.api.quantities import Malformed, parse
 from fairway.api.workloads import key_of
 from fairway.engine import DEVICE, GPU
 from fairway.kube import kinds
-from fairway.kube.client import ApiError, Client
+from fairway.kube.client import ApiError, Client, unless_absent
 from fairway.kube.informer import Informer
 from fairway.kube.kinds import Kind, Selection
 
@@ -68,13 +68,8 @@ async def may(client: Client, verb: str, kind: Kind, namespace: str = "") -> boo
     group = kind.group_version.rpartition("/")[0]
     asked = {"verb": verb, "group": group, "resource": kind.plural, "namespace": namespace}
     review = {"apiVersion": REVIEW.group_version, "kind": REVIEW.name, "spec": {"resourceAttributes": asked}}
-    try:
-        said = await client.create(REVIEW, {"metadata": {}, **review})
-    except ApiError as error:
-        if error.status != 404:
-            raise
-        return True
-    return bool(said["status"]["allowed"])
+    said = await unless_absent(client.create(REVIEW, {"metadata": {}, **review}))
+    return said is None or bool(said["status"]["allowed"])
 
 
 def stored(kind: Kind, shape: type[T]) -> Mapping[str, T]:

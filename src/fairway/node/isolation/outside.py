@@ -21,7 +21,7 @@ import psutil
 
 from fairway.api.objects import ASSIGNED, OUTSIDE
 from fairway.kube import kinds
-from fairway.kube.client import ApiError, Client
+from fairway.kube.client import Client
 from fairway.kube.kinds import Ref, Selection
 from fairway.node.lock import holder
 from fairway.node.machine import GPU
@@ -86,7 +86,7 @@ class Mirror:
         for pod in told:
             index, said = int(pod["metadata"]["labels"][OUTSIDE]), pod["metadata"]["annotations"][OUTSIDE]
             if wanted.get(index) != said or pod["spec"]["nodeName"] != self.node:
-                await self._delete(pod["metadata"]["name"])
+                await self.client.delete(Ref(kinds.PODS, pod["metadata"]["name"], NAMESPACE), grace=0)
             else:
                 del wanted[index]
         for index, said in wanted.items():
@@ -95,13 +95,6 @@ class Mirror:
             said = {str(index): who for index, who in found.items() if index in self.devices}
             notes = {OUTSIDE: msgspec.json.encode(said).decode() if said else None}
             await self.client.patch(Ref(kinds.NODES, self.node), {"metadata": {"annotations": notes}})
-
-    async def _delete(self, name: str) -> None:
-        try:
-            await self.client.delete(Ref(kinds.PODS, name, NAMESPACE), grace=0)
-        except ApiError as error:
-            if error.status != 404:
-                raise
 
     async def _create(self, index: int, said: str) -> None:
         name = f"gpu-{index}-used-outside"
