@@ -21,7 +21,7 @@ from typing import Any
 import click
 
 from fairway.kube.config import load
-from fairway.kube.kinds import PRIORITY_CLASSES, QUEUES, WORKLOADS, Selection
+from fairway.kube.kinds import PRIORITY_CLASSES, QUEUES, WORKLOADS, Ref
 from fairway.kube.manifest import load as read
 
 from .connect import connected
@@ -120,8 +120,8 @@ class Stage:
 
     async def _is_so(self, name: str, field: str, value: str = "") -> None:
         kind, own = (QUEUES, name.removeprefix("queue/")) if name.startswith("queue/") else (WORKLOADS, f"job-{name}")
-        named = Selection(kind, "default" if kind.is_namespaced else "", fields=f"metadata.name={own}")
-        async with aclosing(seen(self.client, named)) as states:
+        named = Ref(kind, own, "default" if kind.is_namespaced else "")
+        async with aclosing(seen(self.client, named.alone())) as states:
             async for _, state in states:
                 found = (state.get("status") or {}).get(field)
                 if str(found) == value if value else found:

@@ -115,6 +115,11 @@ async def _new(client: Client, namespace: str, name: str) -> Found | None:
     return Found({"apiVersion": kinds.FAIRWAY, "kind": "Workload", **made})
 
 
+def workload_of(owner: Ref) -> Ref:
+    """Where the Workload of an owner is."""
+    return Ref(kinds.WORKLOADS, name_of(owner.kind.name, owner.name), owner.namespace)
+
+
 async def pods_of(client: Client, found: Found) -> list[tuple[int, dict[str, Any]]]:
     """The pods there are, each with its rank; of replicas numbered anew."""
     if found.replicas:

@@ -12,14 +12,13 @@ from typing import Any, TypeVar
 
 import click
 
-from fairway.api.names import name_of
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client, unless_absent
 from fairway.kube.kinds import Ref, Selection
 from fairway.kube.runs import Runs, kept
 
 from .alone import get, read
-from .find import Found, failure, refusal, seen
+from .find import Found, failure, refusal, seen, workload_of
 from .output import moment_of_day
 from .patient import Patient
 from .printer import Choice, Printer, say
@@ -43,7 +42,7 @@ class End:
 async def follow_job(client: Client, job: Ref, uid: str) -> End:
     """Prints the logs of all ranks of a Job while they are written, over evictions, and returns how it ended.
     Interrupted, it says on standard error that the job goes on, and ends at once."""
-    follower = _Follower(Patient(client), _workload(job), job, uid, Choice())
+    follower = _Follower(Patient(client), workload_of(job), job, uid, Choice())
     try:
         return await follower.run()
     except asyncio.CancelledError:
@@ -113,7 +112,7 @@ class _Follower:
         """Reports each eviction that is new, each pause, since a program that is frozen writes nothing, and once
         why it waits."""
         told, was_paused = "", False
-        async with aclosing(seen(self.client, _named(self.workload))) as states:
+        async with aclosing(seen(self.client, self.workload.alone())) as states:
             async for change, state in states:
                 if not _is_of(state, self.uid):
                     continue
@@ -187,7 +186,7 @@ async def end_of(client: Client, ref: Ref, uid: str) -> End:
     if ref.kind == kinds.WORKLOADS:
         own = [_end_of_pod(client, ref, uid)] if ref.name.startswith("pod-") else []
         return await first(_end_of_workload(client, ref, uid), *own)
-    return await first(_end_of_job(client, ref, uid), _end_of_workload(client, _workload(ref), uid))
+    return await first(_end_of_job(client, ref, uid), _end_of_workload(client, workload_of(ref), uid))
 
 
 async def first(*work: Coroutine[Any, Any, T]) -> T:
@@ -208,7 +207,7 @@ async def _cancel(*tasks: asyncio.Task[Any]) -> None:
 
 async def _end_of_job(client: Client, job: Ref, uid: str) -> End:
     """Its Workload knows better why it failed: it may have ended the Job, by a time limit."""
-    async with aclosing(seen(client, _named(job))) as states:
+    async with aclosing(seen(client, job.alone())) as states:
         async for change, state in states:
             if change == "DELETED":
                 return End(1, f"{job.name} was deleted")
@@ -216,7 +215,7 @@ async def _end_of_job(client: Client, job: Ref, uid: str) -> End:
                 if one["status"] == "True" and one["type"] == "Complete":
                     return End()
                 if one["status"] == "True" and one["type"] == "Failed":
-                    made = await client.find(_workload(job))
+                    made = await client.find(workload_of(job))
                     knows = made and _is_of(made, uid) and _phase(made) in OVER
                     return await _failed(client, job, uid, made["status"] if made and knows else one)
     raise AssertionError("what is seen has no end")
@@ -225,7 +224,7 @@ async def _end_of_job(client: Client, job: Ref, uid: str) -> End:
 async def _end_of_pod(client: Client, workload: Ref, uid: str) -> End:
     """Of a pod that is its own Workload; of one that gets a Workload later, that tells."""
     pod = Ref(kinds.PODS, workload.name.removeprefix("pod-"), workload.namespace)
-    async with aclosing(seen(client, _named(pod))) as states:
+    async with aclosing(seen(client, pod.alone())) as states:
         async for change, state in states:
             if state["metadata"]["uid"] != uid:
                 continue
@@ -243,7 +242,7 @@ async def _end_of_pod(client: Client, workload: Ref, uid: str) -> End:
 
 async def _end_of_workload(client: Client, workload: Ref, uid: str) -> End:
     """`uid` is the Workload's or its owner's; a Workload that an older Job of the name left does not count."""
-    async with aclosing(seen(client, _named(workload))) as states:
+    async with aclosing(seen(client, workload.alone())) as states:
         async for change, state in states:
             if not _is_of(state, uid):
                 continue
@@ -257,12 +256,9 @@ async def _end_of_workload(client: Client, workload: Ref, uid: str) -> End:
     raise AssertionError("what is seen has no end")
 
 
-def _named(ref: Ref) -> Selection:
-    return Selection(ref.kind, ref.namespace, fields=f"metadata.name={ref.name}")
-
-
-def _is_of(workload: Thing, uid: str) -> bool:
-    meta = workload["metadata"]
+def _is_of(thing: Thing, uid: str) -> bool:
+    """Whether this is its uid, or that of an owner."""
+    meta = thing["metadata"]
     return uid in (meta["uid"], *(it["uid"] for it in meta.get("ownerReferences") or ()))
 
 
@@ -272,22 +268,13 @@ def _phase(workload: Thing) -> str:
 
 async def _failed(client: Client, ref: Ref, uid: str, said: Thing, name: str = "") -> End:
     """`uid`: of the object that controls the pods, or of a pod itself; `said`: reason and message."""
-    pods = [it for it in await client.list(Selection(kinds.PODS, ref.namespace)) if _controls(uid, it)]
+    pods = [it for it in await client.list(Selection(kinds.PODS, ref.namespace)) if _is_of(it, uid)]
     told = said.get("message") or said.get("reason") or ""
     cause = failure(pods, said.get("reason", ""))
     is_known = "phase" in said and ("exit code" in told or not told.startswith("failed"))  # it may be stopped
     words = told if is_known or not cause else f"failed: {cause}"
     code = 1
     with suppress(ApiError):  # its Workload is gone
-        found = Found(await get(client, ref if ref.kind == kinds.WORKLOADS else _workload(ref)))
+        found = Found(await get(client, ref if ref.kind == kinds.WORKLOADS else workload_of(ref)))
         code = await code_of(client, found)
     return End(code, f"{name or ref.name} {words}")
-
-
-def _workload(owner: Ref) -> Ref:
-    return Ref(kinds.WORKLOADS, name_of(owner.kind.name, owner.name), owner.namespace)
-
-
-def _controls(uid: str, pod: Thing) -> bool:
-    meta = pod["metadata"]
-    return uid in (meta["uid"], *(it["uid"] for it in meta.get("ownerReferences") or ()))

@@ -12,7 +12,7 @@ import click
 from fairway import LEASE, NAMESPACE, WORKED
 from fairway.kube import kinds
 from fairway.kube.client import Client
-from fairway.kube.kinds import Ref, Selection
+from fairway.kube.kinds import Ref
 
 from .connect import unseen
 from .output import clock_time, seconds
@@ -68,6 +68,6 @@ async def lease_of(client: Client) -> Thing | None:
     if _is_held(usual, client.clock.now()):
         return usual
     with unseen():
-        found = await client.list(Selection(kinds.LEASES, fields=f"metadata.name={LEASE}"))
+        found = await client.list(Ref(kinds.LEASES, LEASE).alone())
         return max(found, key=lambda it: str(it["spec"].get("renewTime") or ""), default=None)
     return usual

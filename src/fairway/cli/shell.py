@@ -15,7 +15,6 @@ from typing import Any
 
 import click
 
-from fairway.api.names import name_of
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Ref, Selection
@@ -23,7 +22,7 @@ from fairway.kube.kinds import Ref, Selection
 from .alone import get
 from .connect import on_cluster
 from .execute import Entry, enter, running
-from .find import Found, seen
+from .find import Found, seen, workload_of
 from .follow import end_of, first
 from .leader import warn
 from .listing import IDLE
@@ -121,7 +120,7 @@ async def shell(
         await client.delete(draft.ref, uid=uid)
         click.echo(f"\n{draft.ref.name} cancelled: it had not started", err=True)
         raise
-    code = await _entered(client, pod, _workload(draft.ref), entry)
+    code = await _entered(client, pod, workload_of(draft.ref), entry)
     await _tell_end(client, draft.ref, uid)
     return code
 
@@ -138,7 +137,7 @@ async def _entered(client: Client, pod: Ref, workload: Ref, entry: Entry) -> int
 
 async def _tell_idle(client: Client, workload: Ref) -> None:
     told = ""
-    async with aclosing(seen(client, _only(workload))) as states:
+    async with aclosing(seen(client, workload.alone())) as states:
         async for _, state in states:
             status = state.get("status") or {}
             line = status.get("message", "") if status.get("reason") == IDLE else ""
@@ -180,7 +179,7 @@ async def _ended(client: Client, job: Ref, uid: str) -> Ref:
 async def _tell(client: Client, job: Ref, uid: str) -> Ref:
     """Prints why it waits, and when it is expected to start, whenever that changes."""
     told = ""
-    async with aclosing(seen(client, _only(_workload(job)))) as states:
+    async with aclosing(seen(client, workload_of(job).alone())) as states:
         async for _, state in states:
             owners = {it["uid"] for it in state["metadata"].get("ownerReferences") or ()}
             line = told_of(state, client.clock.now()) if uid in owners else ""
@@ -195,15 +194,7 @@ async def _tell_end(client: Client, job: Ref, uid: str) -> None:
     try:
         await client.clock.within(END_SECONDS, end_of(client, job, uid))
     except TimeoutError:
-        found = await get(client, _workload(job)) or {}
+        found = await get(client, workload_of(job)) or {}
         runs = "goes on with what still runs in it" if Found(found).phase == "Running" else "was stopped, and waits"
         again, ends = f"`fairway shell {job.name}` enters it again", f"`fairway cancel {job.name}` ends it"
         click.echo(f"{job.name} {runs}: {again}, {ends}", err=True)
-
-
-def _only(workload: Ref) -> Selection:
-    return Selection(workload.kind, workload.namespace, fields=f"metadata.name={workload.name}")
-
-
-def _workload(job: Ref) -> Ref:
-    return Ref(kinds.WORKLOADS, name_of(job.kind.name, job.name), job.namespace)

@@ -4,9 +4,8 @@ from collections.abc import Collection
 from contextlib import aclosing
 from typing import Any
 
-from fairway.kube import kinds
 from fairway.kube.client import Client
-from fairway.kube.kinds import Ref, Selection
+from fairway.kube.kinds import Ref
 
 from .find import seen
 from .listing import length
@@ -27,8 +26,7 @@ async def first_verdict(client: Client, workload: Ref, uid: str, *, leaves: floa
 
 
 async def _decided(client: Client, workload: Ref, uid: str, but: Collection[str]) -> str:
-    named = Selection(kinds.WORKLOADS, workload.namespace, fields=f"metadata.name={workload.name}")
-    async with aclosing(seen(client, named)) as states:
+    async with aclosing(seen(client, workload.alone())) as states:
         async for change, state in states:
             owners = {it["uid"] for it in state["metadata"].get("ownerReferences") or ()}
             is_old = change == "DELETED" or (state.get("status") or {}).get("phase") in but

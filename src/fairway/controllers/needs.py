@@ -10,7 +10,7 @@ from fairway.api.crds import KINDS
 from fairway.api.objects import GROUP
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
-from fairway.kube.kinds import FAIRWAY, Selection
+from fairway.kube.kinds import FAIRWAY, Ref
 
 WAIT_SECONDS = 2.0
 INSTALL = "run `fairway install | kubectl apply -f -`"
@@ -21,7 +21,7 @@ async def missing(client: Client, namespace: str) -> list[str]:
     """The objects that the cluster lacks, each by kind and name. ApiError, OSError: it cannot be asked."""
     served = {it["name"] for it in await client.resources(FAIRWAY)}
     found = [f"CustomResourceDefinition {it.plural}.{GROUP}" for it in KINDS if it.plural not in served]
-    if not await client.list(Selection(kinds.NAMESPACES, fields=f"metadata.name={namespace}")):
+    if not await client.list(Ref(kinds.NAMESPACES, namespace).alone()):
         found.append(f"Namespace {namespace}")
     return found
 

@@ -50,7 +50,7 @@ from fairway.engine import Admission, Cause, Ending, Eviction, PodSetPlacement
 from fairway.kube import kinds
 from fairway.kube.client import STRATEGIC
 from fairway.kube.events import About
-from fairway.kube.kinds import Selection, ref
+from fairway.kube.kinds import Ref, ref
 from fairway.kube.turnstile import side_by_side
 
 from . import status as life
@@ -293,8 +293,7 @@ class Life:
             kind = kinds.PODS if kind_of(one) == ("", "Pod") else self.means.view.watched(kind_of(one))
             if kind is None:  # its kind is defined no more
                 continue
-            named = Selection(kind, said.metadata.namespace, fields=f"metadata.name={one.name}")
-            for it in await self.means.client.list(named):
+            for it in await self.means.client.list(Ref(kind, one.name, said.metadata.namespace).alone()):
                 is_its = cases.key_of_pod(decode(it, PodObject)) == key if kind is kinds.PODS else not is_replica(one)
                 if it["metadata"]["uid"] == one.uid and is_its and cases.is_managed(decode(it["metadata"], Metadata)):
                     return False

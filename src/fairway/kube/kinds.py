@@ -32,6 +32,10 @@ class Ref:
     def path(self, subresource: str = "") -> str:
         return self.kind.path(self.namespace, self.name, subresource)
 
+    def alone(self) -> "Selection":
+        """What selects this object and no other."""
+        return Selection(self.kind, self.namespace, fields=f"metadata.name={self.name}")
+
 
 @dataclass(frozen=True, slots=True)
 class Selection:
