@@ -15,7 +15,7 @@ from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import FAIRWAY, Ref, Selection
 
-from .connect import unseen
+from .connect import allowed
 
 Thing = dict[str, Any]
 Key = tuple[str, str]
@@ -33,9 +33,7 @@ async def alone(client: Client, namespace: str, known: Container[Key]) -> list[T
 
 async def bare(client: Client, namespace: str) -> list[Thing]:
     """The pods that may be; none where the user may not see pods."""
-    with unseen():
-        return await client.list(pods(namespace))
-    return []
+    return await allowed(client.list(pods(namespace))) or []
 
 
 def gathering(found: Iterable[Thing]) -> Iterator[Thing]:
@@ -65,9 +63,8 @@ def _gang(group: str, own: list[Thing], words: str) -> Iterator[Thing]:
 
 async def of_pod(client: Client, pod: Ref) -> Thing | None:
     """The Workload that a pod of this name stands for."""
-    with unseen(or_absent=True):
-        return read(await client.get(pod))
-    return None
+    found = await allowed(client.get(pod), or_absent=True)
+    return found and read(found)
 
 
 async def get(client: Client, workload: Ref) -> Thing:

@@ -51,14 +51,11 @@ def array_of(text: str, command: Sequence[str]) -> Trials:
     at_once = int(most) if most.isdecimal() and len(most) < 7 else 0
     total = sum(map(len, runs))
     if not runs or total > MOST_TRIALS or (is_bounded and not at_once):
-        raise _unreadable(text)
+        allowed = "0-199, 1-9:2 or 0,3,7 is allowed, with %8 for 8 at once; 100000 at most"
+        raise Problem(f"--array: found {text!r}; {allowed}")
     if len({number for run in runs for number in run}) < total:
         raise Problem(f"--array: {text!r} names a trial twice")
     return Trials(tuple((word,) for word in command), runs, at_once)
-
-
-def _unreadable(text: str) -> Problem:
-    return Problem(f"--array: found {text!r}; 0-199, 1-9:2 or 0,3,7 is allowed, with %8 for 8 at once; 100000 at most")
 
 
 def sweep_of(command: Sequence[str]) -> Trials:

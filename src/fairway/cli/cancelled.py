@@ -14,7 +14,7 @@ from fairway.api.names import called
 from fairway.kube import kinds
 from fairway.kube.client import Client
 
-from .connect import unseen
+from .connect import allowed
 from .listing import CANCELLED, Listed
 from .output import clock_time
 from .rows import Filter
@@ -41,10 +41,9 @@ async def unknown(client: Client, namespace: str, job: str) -> str:
 
 async def _events(client: Client, namespace: str) -> list[Record]:
     found = list[Record]()
-    with unseen():
-        for it in await client.list(replace(kinds.RECORDS, namespace=namespace), msgspec.Raw):
-            with suppress(msgspec.ValidationError):
-                found.append(msgspec.json.decode(it, type=Record))
+    for it in await allowed(client.list(replace(kinds.RECORDS, namespace=namespace), msgspec.Raw)) or ():
+        with suppress(msgspec.ValidationError):
+            found.append(msgspec.json.decode(it, type=Record))
     return sorted(found, key=lambda it: it.last_timestamp or "")
 
 

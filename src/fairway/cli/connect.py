@@ -52,6 +52,13 @@ def unseen(*, or_absent: bool = False) -> Iterator[None]:
             raise
 
 
+async def allowed(asked: Awaitable[T], *, or_absent: bool = False) -> T | None:
+    """What is asked for; None where the user may not see it, or where it is not there."""
+    with unseen(or_absent=or_absent):
+        return await asked
+    return None
+
+
 def on_cluster(command: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
     """An asynchronous command, with the three options; it is given a `client` and a `namespace`."""
 

@@ -20,7 +20,7 @@ from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Ref, Selection
 
 from .alone import of_pod
-from .connect import unseen
+from .connect import allowed
 from .main import Problem
 
 
@@ -92,9 +92,7 @@ async def _of_other_kinds(client: Client, namespace: str, own: str) -> list[dict
 
 async def get(client: Client, ref: Ref) -> dict[str, Any] | None:
     """The object; None where there is none, or where its reader may not see it."""
-    with unseen(or_absent=True):
-        return await client.get(ref)
-    return None
+    return await allowed(client.get(ref), or_absent=True)
 
 
 async def _gang(client: Client, namespace: str, pod: str) -> list[str]:

@@ -209,11 +209,11 @@ def _set_cpus(template: Thing, text: str) -> None:
 
 
 def _set_memory(template: Thing, text: str) -> None:
-    check_memory("--memory", text)
+    check_memory(text)
     _request(template, "memory", text)
 
 
-def check_memory(option: str, text: str) -> None:
+def check_memory(text: str) -> None:
     """Raises a Problem where a text is no amount of memory, or where its unit was left out."""
     found = re.fullmatch(r"([1-9][0-9.]*) ?([kmgt]i?)?b?", text, re.IGNORECASE | re.ASCII)
     unit = (found[2] or "Gi").upper().replace("I", "i") if found else ""
@@ -221,9 +221,9 @@ def check_memory(option: str, text: str) -> None:
     try:
         size = exact(text)
     except Malformed as error:
-        raise Problem(f"{option}: {error}{advice}") from error
+        raise Problem(f"--memory: {error}{advice}") from error
     if size < LEAST_BYTES:
-        raise Problem(f"{option}: nothing runs in {int(size)} bytes{advice or '; 4Gi would do'}", exit_code=1)
+        raise Problem(f"--memory: nothing runs in {int(size)} bytes{advice or '; 4Gi would do'}", exit_code=1)
 
 
 def _set_grace(template: Thing, text: str) -> None:

@@ -14,7 +14,7 @@ from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Ref
 
-from .connect import unseen
+from .connect import allowed, unseen
 from .output import clock_time, seconds
 
 PATIENCE_SECONDS = 30.0
@@ -67,7 +67,6 @@ async def lease_of(client: Client) -> Thing | None:
     usual = await client.find(Ref(kinds.LEASES, LEASE, NAMESPACE))
     if _is_held(usual, client.clock.now()):
         return usual
-    with unseen():
-        found = await client.list(Ref(kinds.LEASES, LEASE).alone())
-        return max(found, key=lambda it: str(it["spec"].get("renewTime") or ""), default=None)
-    return usual
+    found = await allowed(client.list(Ref(kinds.LEASES, LEASE).alone()))
+    last = max(found or (), key=lambda it: str(it["spec"].get("renewTime") or ""), default=None)
+    return usual if found is None else last

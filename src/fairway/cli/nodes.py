@@ -13,7 +13,7 @@ from fairway.kube.client import Client
 from fairway.kube.kinds import Selection
 
 from .alone import alone
-from .connect import on_cluster, unseen
+from .connect import allowed, on_cluster, unseen
 from .listing import GPU, Listed, natural
 from .output import listing_option, print_names, print_table, show
 
@@ -30,7 +30,7 @@ async def nodes(client: Client, namespace: str, output: str) -> None:
     items = sorted(await client.list(Selection(kinds.NODES)), key=lambda it: natural(it["metadata"]["name"]))
     if output == "name":
         return print_names(items)
-    pods, by = await _pods(client), users(await _workloads(client))
+    pods, by = await allowed(client.list(Selection(kinds.PODS))), users(await _workloads(client))
     rows = [_node_line(it, None if pods is None else _used(pods), by[it["metadata"]["name"]]) for it in items]
     less = () if output == "wide" else ("PRODUCT", "PODS", "CPU USED", "CPU")
 
@@ -61,16 +61,7 @@ def outside(node: Thing) -> list[str]:
 
 async def used_outside(client: Client) -> list[str]:
     """The same of all nodes; nothing where the user may not see nodes."""
-    with unseen():
-        return [line for node in await client.list(Selection(kinds.NODES)) for line in outside(node)]
-    return []
-
-
-async def _pods(client: Client) -> list[Thing] | None:
-    """All there are; None where the user may not see those of all namespaces."""
-    with unseen():
-        return await client.list(Selection(kinds.PODS))
-    return None
+    return [line for node in await allowed(client.list(Selection(kinds.NODES))) or () for line in outside(node)]
 
 
 async def _workloads(client: Client) -> list[Listed]:

@@ -18,7 +18,7 @@ from fairway.kube.kinds import Kind, Ref, Selection
 
 from .alone import read
 from .cancelled import unknown
-from .connect import unseen
+from .connect import allowed
 from .find import Found, get, sought
 from .listing import Listed
 from .main import Problem
@@ -101,9 +101,8 @@ async def parked(client: Client, namespace: str, filter: Filter) -> list[tuple[m
     """Those that a filter takes of what was scaled to zero for being idle, as Workloads: it has none meanwhile."""
     found = []
     for kind in BY_POD:
-        with unseen(or_absent=True):
-            items = await client.list(Selection(kind, namespace))
-            found += [_parked(kind, it) for it in items if _is_parked(kind, it)]
+        items = await allowed(client.list(Selection(kind, namespace)), or_absent=True)
+        found += [_parked(kind, it) for it in items or () if _is_parked(kind, it)]
     both = [(msgspec.Raw(msgspec.json.encode(it)), msgspec.convert(it, Listed)) for it in found]
     return [it for it in both if filter.takes(it[1], client.clock.now())]
 

@@ -11,7 +11,7 @@ from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Ref, Selection
 
 from .alone import bare, gathering, key_of, read
-from .connect import unseen
+from .connect import allowed
 from .listing import DAY_SECONDS, HEAD, LESS, OVER, Listed, length, rank, row
 from .main import Problem
 from .output import near, print_table
@@ -82,10 +82,9 @@ async def taken(client: Client, namespace: str, filter: Filter) -> list[tuple[ms
 
 async def check_queue(client: Client, queue: str) -> None:
     """A Problem where one is asked for that does not exist; who may not see queues is not told."""
-    names = {queue}
-    with unseen():
-        names = {it["metadata"]["name"] for it in await client.list(Selection(kinds.QUEUES))} if queue else names
-    if queue not in names:
+    found = await allowed(client.list(Selection(kinds.QUEUES))) if queue else None
+    names = {it["metadata"]["name"] for it in found or ()}
+    if found is not None and queue not in names:
         raise Problem(f"--queue: there is no queue {queue!r}{near(queue, names)}", exit_code=1)
 
 
@@ -131,9 +130,8 @@ class Sight:
 
 async def limits_of(client: Client) -> dict[str, float]:
     """The default time limit of each queue: its own, or the nearest above it."""
-    queues, found = {}, {}
-    with unseen():
-        queues = {it["metadata"]["name"]: it.get("spec") or {} for it in await client.list(Selection(kinds.QUEUES))}
+    listed, found = await allowed(client.list(Selection(kinds.QUEUES))), {}
+    queues = {it["metadata"]["name"]: it.get("spec") or {} for it in listed or ()}
     for name in queues:
         path: list[str] = []
         at = name

@@ -35,7 +35,7 @@ class Script:
     def argv(self, rest: Sequence[str], *, is_process: bool) -> list[str]:
         """The words that run it. A cluster does not have the file, and Slurm keeps a copy of the script: there its
         text goes along."""
-        by = self.interpreter or self._shebang()
+        by = self.interpreter or _interpreter(self.text)
         is_shell = bool(by) and os.path.basename(by[-1]) in SHELLS
         if is_shell and (self.sbatch or not is_process):
             if len(self.text.encode()) > SCRIPT_BYTES:
@@ -51,9 +51,6 @@ class Script:
         lines = [(number, line) for number, line in enumerate(self.text.splitlines(), 1) if line.startswith("#FAIRWAY")]
         words = ((number, word.partition("=")[0]) for number, line in lines for word in line.split())
         return next((f"line {number}: " for number, word in words if word in names), "")
-
-    def _shebang(self) -> tuple[str, ...]:
-        return _interpreter(self.text)
 
 
 def script_of(word: str, folder: str = ".") -> Script | None:

@@ -15,13 +15,13 @@ from typing import Any
 import click
 import msgspec
 
-from fairway.api.names import name_of
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Ref
 
 from . import variables
 from .connect import on_cluster
+from .find import workload_of
 from .follow import follow_job
 from .job import amend, check_name, deadline, kind_of, of_maker, template_of
 from .launch import service_of
@@ -310,7 +310,7 @@ async def _tell(client: Client, drafts: Sequence[Draft], made: Sequence[Thing], 
     if order.output != "table":
         show(order.output, names if order.file else names[0], lambda: None)
         return
-    places = [Ref(kinds.WORKLOADS, name["workload"], name["namespace"]) for name in names]
+    places = [workload_of(it.ref) for it in drafts]
     uids = [it["metadata"]["uid"] for it in made] if not order.follow else []
     verdicts = list[str]()
     with suppress(OSError):  # that they were made is said, whether the server still answers or not
@@ -325,8 +325,8 @@ async def _tell(client: Client, drafts: Sequence[Draft], made: Sequence[Thing], 
 
 
 def _named(draft: Draft) -> dict[str, str]:
-    workload = name_of(draft.thing["kind"], draft.ref.name)
-    return {"name": draft.ref.name, "namespace": draft.ref.namespace, "queue": draft.queue, "workload": workload}
+    ref = draft.ref
+    return {"name": ref.name, "namespace": ref.namespace, "queue": draft.queue, "workload": workload_of(ref).name}
 
 
 async def _watch(client: Client, draft: Draft) -> None:
@@ -334,7 +334,7 @@ async def _watch(client: Client, draft: Draft) -> None:
     from .rows import Filter
     from .watch import watch
 
-    key = (draft.ref.namespace, name_of(draft.thing["kind"], draft.ref.name))
+    key = draft.ref.namespace, workload_of(draft.ref).name
     waits = ("waiting", "starting", "suspended")
     try:
         await watch(client, draft.ref.namespace, Filter(queue=draft.queue),

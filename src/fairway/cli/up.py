@@ -39,7 +39,7 @@ def _quantity(context: click.Context, option: click.Parameter, chosen: str) -> s
         if chosen not in ("", OWN) and not exact(chosen):
             raise Malformed(f"found {chosen!r}; more than 0 is allowed")
     if option.name == "memory" and chosen not in ("", OWN):
-        check_memory("--memory", chosen)
+        check_memory(chosen)
     return chosen
 
 

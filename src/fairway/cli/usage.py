@@ -18,7 +18,7 @@ from fairway.kube.client import Client
 from fairway.kube.kinds import Ref, Selection
 
 from .connect import on_cluster
-from .main import Problem
+from .main import Problem, told
 from .output import output_option, print_table, show
 
 if TYPE_CHECKING:
@@ -97,10 +97,8 @@ def _period(now: float, since: str, period: str, closing: str) -> Period:
         if closing and now < end:
             raise Problem(f"{month} is not over: it can be closed from {day_of(end)} on (UTC)", exit_code=1)
         return Period(f"{month}-01", after(day_of(end), -1), month, month)
-    try:
+    with told(Malformed, by="--since: "):
         span = duration(since or "30d")
-    except Malformed as error:
-        raise Problem(f"--since: {error}") from error
     return Period(day_of(max(0.0, now - span)), day_of(now), f"since {day_of(max(0.0, now - span))}")
 
 

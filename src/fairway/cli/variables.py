@@ -20,7 +20,7 @@ from fairway.api.scalars import time
 from fairway.kube.client import Client, unless_absent
 from fairway.kube.kinds import JOBS, SECRETS, Ref, Selection
 
-from .connect import unseen
+from .connect import allowed
 from .main import Problem
 
 UNOWNED = "fairway.dev/unowned-environment-of"
@@ -94,10 +94,7 @@ async def give(client: Client, secret: Ref, owner: Ref, uid: str) -> None:
 
 async def sweep(client: Client, namespace: str) -> None:
     """Gives Secrets that a killed submitter left to their Jobs, and deletes those whose Job was never made."""
-    left: list[dict[str, Any]] = []
-    with unseen():
-        left = await client.list(Selection(SECRETS, namespace, labels=UNOWNED))
-    for one in left:
+    for one in await allowed(client.list(Selection(SECRETS, namespace, labels=UNOWNED))) or ():
         meta = one["metadata"]
         if time(meta["creationTimestamp"]) + STALE_SECONDS < client.clock.now():
             await _settle(client, Ref(SECRETS, meta["name"], namespace), meta["annotations"][UNOWNED])

@@ -7,10 +7,10 @@ from typing import Any
 
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
-from fairway.kube.kinds import Kind, Ref, Selection
+from fairway.kube.kinds import Ref, Selection
 from fairway.kube.transport import Request
 
-from .connect import NOT_INSTALLED, unseen
+from .connect import NOT_INSTALLED, allowed
 from .main import Problem
 from .output import near
 
@@ -51,7 +51,8 @@ class View:
 async def view_of(client: Client, order: SimpleNamespace) -> View:
     named = [kinds.QUEUES, kinds.NODES, kinds.NODE_POOLS, *[kinds.PRIORITY_CLASSES] * bool(order.priority)]
     version, *lists = await asyncio.gather(
-        client.call(Request("GET", "/version")), *(_readable(client, kind) for kind in named)
+        client.call(Request("GET", "/version")),
+        *(allowed(client.list(Selection(kind)), or_absent=True) for kind in named),
     )
     queues, nodes, pools, classes = [*lists, None][:4]
     if queues is None and not await client.resources(kinds.FAIRWAY):
@@ -68,12 +69,6 @@ def _runs_images(node: Thing) -> bool:
     return bool(info.get("containerRuntimeVersion") == "fairway://podman")
 
 
-async def _readable(client: Client, kind: Kind) -> list[Thing] | None:
-    with unseen(or_absent=True):
-        return await client.list(Selection(kind))
-    return None
-
-
 async def usual_queue(client: Client, namespace: str) -> str:
     """The queue of what names none in a namespace: the one that its label names, else `default`."""
     try:
@@ -84,7 +79,8 @@ async def usual_queue(client: Client, namespace: str) -> str:
             words = f"there is no namespace {namespace}; for {namespace} tasks it is --workers {namespace}"
             raise Problem(f"-n: {words}") from error
         if error.status == 404:
-            names = {it["metadata"]["name"] for it in await _readable(client, kinds.NAMESPACES) or ()}
+            spaces = await allowed(client.list(Selection(kinds.NAMESPACES)))
+            names = {it["metadata"]["name"] for it in spaces or ()}
             there = f"{near(namespace, names)}; " if names else "; "
             how = f"`kubectl create namespace {namespace}` makes it"
             raise Problem(f"-n: there is no namespace {namespace!r}{there}{how}", exit_code=1) from error

@@ -13,7 +13,7 @@ from fairway.kube.client import Client
 from .connect import on_cluster
 from .find import Found
 from .listing import OVER, Listed, reason
-from .main import Problem
+from .main import Problem, told
 from .many import JOBS, SELECTOR, Choice, found_by
 from .patient import Patient
 from .runs import code_of
@@ -25,10 +25,8 @@ TIMED_OUT, NAMED = 124, 5
 def _seconds(context: click.Context, option: click.Parameter, chosen: str) -> float | None:
     from fairway.api.scalars import Malformed, duration
 
-    try:
+    with told(Malformed, by="--timeout: "):
         return duration(chosen) if chosen else None
-    except Malformed as error:
-        raise Problem(f"--timeout: {error}") from error
 
 
 @click.command()
