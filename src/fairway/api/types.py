@@ -242,6 +242,15 @@ class AdmissionStatus(Part, frozen=True):
     pool: str = ""
     pod_sets: tuple[PodSetNodes, ...] = ()
 
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Each once, in rank order."""
+        return tuple(dict.fromkeys(on.node for part in self.pod_sets for on in part.nodes))
+
+    @property
+    def pods(self) -> int:
+        return sum(on.count or 0 for part in self.pod_sets for on in part.nodes)
+
 
 class EvictionRecord(Part, frozen=True):
     time: Time

@@ -58,9 +58,6 @@ class Book:
 
     days: dict[str, UsageDayObject | None] = field(default_factory=dict)
 
-    def knows(self, day: str) -> bool:
-        return day in self.days
-
     def settled(self) -> str:
         """The last day that is settled, "" for none."""
         return max((day for day, one in self.days.items() if one is not None and one.status.settled), default="")
@@ -115,15 +112,11 @@ class Accounts:
         for key in (USES, *self._keys, *(f"{MONTH}/{one}" for one in self.means.view.months)):
             self.agenda.note(key)
         try:
-            await self.agenda.run(self._turn)
+            await self.means.take_turns(self.agenda, self._turn)
         finally:
-            with suppress(ApiError, OSError, TimeoutError):
-                await self.means.client.clock.within(LAST_SECONDS, self._conclude())
-
-    async def _conclude(self) -> None:
-        """Writes what the pools had since the last turn; once this life is over nothing else knows it."""
-        if self.means.election.is_leader():
-            await self._write_capacity(self.means.now())
+            if self.means.election.is_leader():  # once this life is over nothing else knows what pools had since then
+                with suppress(ApiError, OSError, TimeoutError):
+                    await self.means.client.clock.within(LAST_SECONDS, self._write_capacity(self.means.now()))
 
     def note(self, old: WorkloadObject | None, new: WorkloadObject | None) -> None:
         """A Workload changed: its queues are to be charged for it with their others."""
@@ -147,7 +140,7 @@ class Accounts:
         for day, queue, claim in self._claims(said, self.means.now()):
             book = self._books[queue]
             left = book.left(claim, day)
-            if day > book.settled() and (not book.knows(day) or any(left)):
+            if day > book.settled() and (day not in book.days or any(left)):
                 waits, now = True, self.means.now()
                 is_too_much = any(amount < 0 for amount in left[0].values())
                 hurries = is_too_much or said.metadata.deletion_timestamp is not None
@@ -169,12 +162,12 @@ class Accounts:
 
     async def _turn(self, key: str) -> float | None:
         now = self.means.now()
-        if not self.means.election.is_leader():
-            return now + 1.0
         if key.startswith(f"{MONTH}/"):
             return await self._close(key.removeprefix(f"{MONTH}/"), now)
         if key == USES:
-            self.meter.sample(now, self.means.view.workloads.values(), self._uses())
+            view = self.means.view
+            told = {name: own for name, node in view.nodes.items() if (own := uses(node))}
+            self.meter.sample(now, view.workloads.values(), told)
             return now + SAMPLE_SECONDS
         if key == POOLS:
             await self._write_capacity(now)
@@ -221,10 +214,6 @@ class Accounts:
                 return  # its marks are full: some of the workloads have to go first
         await self._settle(queue, today)
 
-    def _uses(self) -> dict[str, dict[int, str]]:
-        """How nodes say that their devices are used."""
-        return {name: own for name, node in self.means.view.nodes.items() if (own := uses(node))}
-
     def _is_closed(self, book: Book, day: str) -> bool:
         """Whether nothing more can be written of a day; a month that is being closed takes no new day."""
         month = self.means.view.months.get(day[:7])
@@ -236,7 +225,7 @@ class Accounts:
         """Reads the days that are not known yet, back to `first` or one that is settled."""
         book, day = self._books[queue], last
         while day >= max(first, book.settled()):
-            if not book.knows(day):
+            if day not in book.days:
                 found = await self.means.client.find(Ref(kinds.USAGE_DAYS, name_of(queue, day)))
                 book.days[day] = msgspec.convert(found, UsageDayObject) if found else None
             day = after(day, -1)
@@ -269,13 +258,10 @@ class Accounts:
             raise
 
     async def _made(self, queue: str, day: str) -> UsageDayObject:
-        spec = UsageDaySpec(day, queue, tuple(self._parents(queue)))
+        spec = UsageDaySpec(day, queue, tuple(islice(lineage(self.means.view.queues, queue), 1, None)))
         meta = Metadata(name_of(queue, day), labels={DAY: day, MONTH: day[:7]})
         value = {"apiVersion": VERSION, "kind": "UsageDay", **msgspec.to_builtins(UsageDayObject(meta, spec))}
         return msgspec.convert(await self.means.client.create(kinds.USAGE_DAYS, value), UsageDayObject)
-
-    def _parents(self, queue: str) -> Iterator[str]:
-        return islice(lineage(self.means.view.queues, queue), 1, None)
 
     async def _settle(self, queue: str, today: str) -> None:
         """What is long over takes no more, and needs no marks."""

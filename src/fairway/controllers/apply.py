@@ -190,11 +190,9 @@ class Writer:
         """Until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.waits.run())
-            tasks.create_task(self.agenda.run(self._turn))
+            tasks.create_task(self.means.take_turns(self.agenda, self._turn))
 
     async def _turn(self, key: str) -> float | None:
-        if not self.means.election.is_leader():
-            return self.means.now() + 1.0
         if decided := self._decided.pop(key, None):
             await self._carry_out(key, decided)
         else:
@@ -274,10 +272,9 @@ class Writer:
         if isinstance(verdict, Evict):
             metrics.evictions.labels(str(verdict.cause)).inc()
             metrics.lost.inc(0.0 if verdict.pauses else lost_work(seen, self.means.now()))
-        owner = self.means.cases.case(key).owner
-        if owner and in_events:
-            warns = conditions.is_warning(verdict)
-            self.means.events.tell(owner.about(), decided.words.reason, decided.words.message, is_warning=warns)
+        if in_events:
+            owner, warns = self.means.cases.case(key).owner, conditions.is_warning(verdict)
+            self.means.tell(owner, decided.words, is_warning=warns)
 
 
 def _is_void(seen: WorkloadObject | None, verdict: Verdict) -> bool:

@@ -62,11 +62,7 @@ class Place:
 
 def places(placement: PodSetPlacement) -> list[Place]:
     """One for each pod, in rank order."""
-    found = []
-    for share in placement.nodes:
-        devices = share.devices or ((),) * share.count
-        found += [Place(share.node, own) for own in devices]
-    return found
+    return [Place(share.node, own) for share in placement.nodes for own in share.devices or ((),) * share.count]
 
 
 def packed(name: str, places: Iterable[Place]) -> PodSetPlacement:
@@ -95,15 +91,13 @@ def less(placed: Admission, rest: Admission) -> list[PodSetPlacement]:
 
 def dropping(placed: Admission, gone: Iterable[Place]) -> Admission:
     """The admission less these places."""
-    left, podsets = Counter(gone), []
-    for placement in placed.podsets:
-        kept = []
-        for place in places(placement):
-            if left[place]:
-                left[place] -= 1
-            else:
-                kept.append(place)
-        podsets.append(packed(placement.name, kept))
+    left = Counter(gone)
+
+    def stays(place: Place) -> bool:
+        left[place] -= 1
+        return left[place] < 0
+
+    podsets = (packed(placement.name, filter(stays, places(placement))) for placement in placed.podsets)
     return Admission(placed.pool, tuple(podsets))
 
 

@@ -6,7 +6,6 @@ is admitted by its binding alone: while an answer leaves it open whether that wa
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from fairway.api.alone import attempt
 from fairway.api.objects import ATTEMPT, HOSTNAME, POOL, PodObject
@@ -92,8 +91,6 @@ class Binder:
         await self._shown(pod)
 
     async def _shown(self, pod: PodObject) -> None:
-        await self.means.view.shown(ref_of(pod), lambda seen: _is_another(seen, pod))
-
-
-def _is_another(seen: Any, old: PodObject) -> bool:
-    return seen is None or seen.metadata.uid != old.metadata.uid or bool(seen.spec.node_name)
+        """Returns when it is seen on a node, or is gone."""
+        uid = pod.metadata.uid
+        await self.means.view.shown(ref_of(pod), lambda it: it is None or it.metadata.uid != uid or it.spec.node_name)

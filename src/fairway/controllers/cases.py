@@ -220,9 +220,8 @@ class Cases:
         if said is None or said.status.admission is None:
             return 0
         count = sum(one.count for one in said.spec.pod_sets)
-        placed = sum(it.count or 0 for one in said.status.admission.pod_sets for it in one.nodes)
-        is_whole = placed >= count and not self.lost.get(key_of(said.metadata)) and not holds(said.status, "Evicted")
-        return 0 if is_whole else count
+        lacks = said.status.admission.pods < count or bool(self.lost.get(key_of(said.metadata)))
+        return count if lacks or holds(said.status, "Evicted") else 0
 
     def _least(self, pod: PodObject) -> int | None:
         """The fewest pods of its gang that start, where another object is to say so; 0 while that is not there."""

@@ -7,7 +7,6 @@ not tried again.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
 
 from fairway.engine import MEMORY, Plan, Pod, Reason, Snapshot, Wait
 
@@ -17,7 +16,8 @@ def to_disk(snapshot: Snapshot, plan: Plan) -> tuple[str, ...]:
     resting = _resting(snapshot)
     if not resting:
         return ()
-    missing = list(_missing(plan))
+    waits = [it.facts for it in plan.verdicts if isinstance(it, Wait) and it.reason is Reason.NO_ROOM]
+    missing = [facts.missing or 0 for facts in waits if facts.resource == MEMORY]
     return tuple(
         min((one.pause.since, one.pause.workload) for one in those if one.pause)[1]
         for name, those in resting.items()
@@ -40,13 +40,6 @@ def _resting(snapshot: Snapshot) -> dict[str, list[Pod]]:
         elif not pod.pause.disk:
             found[pod.node].append(pod)
     return {name: those for name, those in found.items() if name not in busy}
-
-
-def _missing(plan: Plan) -> Iterator[int]:
-    """Bytes of memory that workloads wait for."""
-    for verdict in plan.verdicts:
-        if isinstance(verdict, Wait) and verdict.reason is Reason.NO_ROOM and verdict.facts.resource == MEMORY:
-            yield verdict.facts.missing or 0
 
 
 def _gives(those: list[Pod], missing: list[int]) -> bool:

@@ -46,15 +46,16 @@ def happened(old: WorkloadObject | None, new: WorkloadObject | None) -> Iterator
         if not is_over(status):
             yield Happening("cancelled", key, {"queue": seen.spec.queue, "phase": status.phase})
         return
+    attempt = {"attempt": status.attempt}
     if old is None:
         yield Happening("submitted", key, {"queue": seen.spec.queue, "user": seen.spec.user})
     if _turned(old, new, "Admitted"):
-        yield Happening("admitted", key, {"queue": seen.spec.queue, **_where(status.admission), **_attempt(new)})
+        yield Happening("admitted", key, {"queue": seen.spec.queue, **_where(status.admission), **attempt})
     if _turned(old, new, "Running"):
-        yield Happening("started", key, {"queue": seen.spec.queue, **_attempt(new)})
+        yield Happening("started", key, {"queue": seen.spec.queue, **attempt})
     if _turned(old, new, "Evicted"):
         last = status.eviction_history[-1] if status.eviction_history else None
-        yield _evicted(seen, last or EvictionRecord("", status.reason), _attempt(new))
+        yield _evicted(seen, last or EvictionRecord("", status.reason), attempt)
     if old is not None and old.status.admission and not status.admission and not is_over(status):
         yield Happening("requeued", key, {"queue": seen.spec.queue, "phase": status.phase})
     if is_over(status) and (old is None or not is_over(old.status)):
@@ -133,13 +134,9 @@ def _turned(old: WorkloadObject | None, new: WorkloadObject, kind: str) -> bool:
 def _where(admission: AdmissionStatus | None) -> dict[str, object]:
     if admission is None:
         return {}
-    nodes = list(dict.fromkeys(share.node for part in admission.pod_sets for share in part.nodes))
+    nodes = admission.nodes
     shown = ",".join(nodes[:MOST_NODES]) + (f",… ({len(nodes)} nodes)" if len(nodes) > MOST_NODES else "")
     return {"pool": admission.pool, "nodes": shown}
-
-
-def _attempt(seen: WorkloadObject) -> dict[str, object]:
-    return {"attempt": seen.status.attempt}
 
 
 def _runtime(seen: WorkloadObject) -> str:

@@ -68,8 +68,7 @@ def begun_again(
     status, began = said.status, since(said.status, "Admitted")
     if began is None or status.admission is None or life.is_over(status) or said.metadata.deletion_timestamp:
         return said
-    names = {on.node for part in status.admission.pod_sets for on in part.nodes}
-    downs = [downtime(nodes[name]) if name in nodes else None for name in names]
+    downs = [downtime(nodes[name]) if name in nodes else None for name in status.admission.nodes]
     if not downs or not all(one and began <= one[0] for one in downs):
         return said
     down, back = max(filter(None, downs))

@@ -10,7 +10,7 @@ follows from what is seen, so a crash between two of them is followed by the tur
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from fairway.api import conditions
@@ -19,6 +19,7 @@ from fairway.api.objects import IDLE_SINCE, PARKED_REPLICAS, PAUSED, Metadata, P
 from fairway.api.owners import controller_of
 from fairway.api.quantities import Malformed, duration, time
 from fairway.api.types import WorkloadObject
+from fairway.api.workloads import key_of
 from fairway.kube.agenda import Agenda
 from fairway.kube.client import Client
 from fairway.kube.kinds import Kind, Ref
@@ -40,29 +41,23 @@ SERVED = {
 STOPPED = "kubeflow-resource-stopped"
 
 
-@dataclass(slots=True)
 class Idle:
-    means: Means
-    agenda: Agenda = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.agenda = Agenda(self.means.client.clock, self.means.client.chance)
+    def __init__(self, means: Means) -> None:
+        self.means, self.agenda = means, Agenda(means.client.clock, means.client.chance)
 
     async def run(self) -> None:
         """Until cancelled."""
         for said in self.means.view.workloads.values():
             self.note(said)
-        await self.agenda.run(self._turn)
+        await self.means.take_turns(self.agenda, self._turn)
 
     def note(self, said: WorkloadObject | None) -> None:
         """A workload, or a pod of it, changed."""
         if said is not None and (said.spec.idle_timeout or holds(said.status, IDLE)):
-            self.agenda.note(f"{said.metadata.namespace}/{said.metadata.name}")
+            self.agenda.note(key_of(said.metadata))
 
     async def _turn(self, key: str) -> float | None:
         now, case = self.means.now(), self.means.cases.case(key)
-        if not self.means.election.is_leader():
-            return now + 1.0
         said = case.workload
         if said is None or case.owner is None or not said.spec.may_run:
             return None
@@ -91,8 +86,8 @@ class Idle:
     async def _warn(self, case: Case, words: Said, *, is_new: bool) -> None:
         now = self.means.now()
         stands = await self.means.write(case.key, lambda it: idle(it.status, words, now=now))
-        if stands and is_new and case.owner:
-            self.means.events.tell(case.owner.about(), words.reason, words.message, is_warning=True)
+        if stands and is_new:
+            self.means.tell(case.owner, words, is_warning=True)
 
     async def _park(self, case: Case, words: Said, off: "Switch") -> None:
         """First says so, then switches it off."""
@@ -100,8 +95,7 @@ class Idle:
         if await self.means.write(case.key, lambda it: turned(it.status, IDLE, words, now=now)):
             for ref in off.refs:
                 await self.means.client.patch(ref, off.patch)
-            if case.owner:
-                self.means.events.tell(case.owner.about(), words.reason, words.message)
+            self.means.tell(case.owner, words)
 
 
 @dataclass(frozen=True, slots=True)

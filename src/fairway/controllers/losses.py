@@ -52,9 +52,9 @@ class Losses:
             return sure
         if said and isinstance(owner, PodsOwner) and not await self._made_again(said, owner, missing):
             return now + SETTLE_SECONDS
-        rejected = [pod for pod in missing if is_rejected(pod)]
-        down = [pod for pod in missing if self._is_shut(pod) and not self.is_ready(pod)]
-        failed = tuple(pod.spec.node_name for pod in (*rejected, *down))
+        rejected, view = [pod for pod in missing if is_rejected(pod)], self.means.view
+        down = [name for pod in missing if (name := pod.spec.node_name) in view.nodes and not view.is_ready(name)]
+        failed = (*(pod.spec.node_name for pod in rejected), *down)
         if not await self.cut(case.key, without(placed, missing), failed):
             return now + SETTLE_SECONDS
         for pod in rejected:
@@ -75,12 +75,8 @@ class Losses:
 
     def _is_shut(self, pod: PodObject) -> bool:
         """Whether its node takes no pods now."""
-        node = self.means.view.nodes.get(pod.spec.node_name)
-        return node is not None and (node.spec.unschedulable or not self.is_ready(pod))
-
-    def is_ready(self, pod: PodObject) -> bool:
-        node = self.means.view.nodes.get(pod.spec.node_name)
-        return node is not None and all(it.status == "True" for it in node.status.conditions if it.type == "Ready")
+        view, name = self.means.view, pod.spec.node_name
+        return name in view.nodes and (view.nodes[name].spec.unschedulable or not view.is_ready(name))
 
     def crowded(self, key: str, given: Sequence[tuple[PodObject, Place]]) -> list[Place]:
         """Those of these places that are on nodes which another scheduler filled meanwhile, or where the last volume
@@ -93,8 +89,8 @@ class Losses:
         """Gives up places that another scheduler filled: a pod bound there would be refused, and a Job charged for it.
         What can go on elsewhere is decided; else the workload waits again, and backs off: its room may be taken each
         time that it comes. An attempt of which nothing ran counts as no service."""
-        said, owner, now = case.workload, case.owner, self.means.now()
-        assert said is not None and owner is not None
+        said, now = case.workload, self.means.now()
+        assert said is not None
         has_begun = any(map(holds_room, case.pods))
         if has_begun and _can_go_on(said, left):
             await self.cut(case.key, left)
@@ -105,10 +101,11 @@ class Losses:
             words = Said(eviction.reason, conditions.crowded_out(node, until, is_full=is_full))
 
             def make(it: WorkloadObject) -> WorkloadStatus:
-                return _once(served(it, now=now) if has_begun else it.status, eviction, words)
+                status = served(it, now=now) if has_begun else it.status
+                return life.evict(status, eviction, words) if holds(status, "Admitted") else status
 
             if await self.means.write(case.key, make):
-                self.means.events.tell(owner.about(), words.reason, words.message, is_warning=True)
+                self.means.tell(case.owner, words, is_warning=True)
 
     async def cut(self, key: str, left: Admission, failed: tuple[str, ...] = ()) -> bool:
         """Writes what is left of an admission; False: later. What a plan assumes has to be seen first, or it would be
@@ -136,10 +133,6 @@ def _patience(case: Case, missing: Sequence[PodObject]) -> float:
 def is_rejected(pod: PodObject) -> bool:
     """Its kubelet would not run it."""
     return is_lost(pod.status) and (pod.status.reason in REJECTED or pod.status.reason.startswith("OutOf"))
-
-
-def _once(status: WorkloadStatus, eviction: Eviction, words: Said) -> WorkloadStatus:
-    return life.evict(status, eviction, words) if holds(status, "Admitted") else status
 
 
 def _can_go_on(said: WorkloadObject, left: Admission) -> bool:

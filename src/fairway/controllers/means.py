@@ -9,6 +9,7 @@ from fairway.api.objects import Object
 from fairway.api.types import WorkloadObject, WorkloadStatus
 from fairway.api.workloads import key_of
 from fairway.kube import kinds
+from fairway.kube.agenda import Agenda, Work
 from fairway.kube.client import ApiError, Client
 from fairway.kube.events import Events
 from fairway.kube.kinds import Kind, ref
@@ -19,6 +20,8 @@ from .cases import Cases
 from .facts import Facts
 from .journal import Journal
 from .metrics import Metrics
+from .owner import Owner
+from .status import Said
 from .view import View
 
 AGAIN_SECONDS = 1.0
@@ -28,9 +31,8 @@ Make = Callable[[WorkloadObject], WorkloadStatus]
 @dataclass(frozen=True, slots=True)
 class Means:
     """What is set last is where the parts meet. `wake`: what the next decision reads has changed. `tend`: a workload
-    gets a turn. `rank`: its place in what is to be written, the least first. `remember`: what
-    had no Workload has one. `must_charge`: whether its queue is still
-    to charge it; asking makes sure that it does."""
+    gets a turn. `rank`: its place in what is to be written, the least first. `remember`: what had no Workload has one.
+    `must_charge`: whether its queue is still to charge it; asking makes sure that it does."""
 
     client: Client
     settings: Settings
@@ -84,6 +86,19 @@ class Means:
         said = {**said, "metadata": {**said.get("metadata", {}), **meta}}
         place, part = ref(kind, key_of(seen.metadata)), "status" if "status" in said else ""
         await self.view.caught_up(kind, await self.client.patch(place, said, subresource=part))
+
+    def tell(self, owner: Owner | None, words: Said, *, is_warning: bool = False) -> None:
+        """An event about the owner of a workload, if it has one."""
+        if owner:
+            self.events.tell(owner.about(), words.reason, words.message, is_warning=is_warning)
+
+    async def take_turns(self, agenda: Agenda, work: Work) -> None:
+        """Until cancelled. While another leads, a key that is due only waits."""
+
+        async def turn(key: str) -> float | None:
+            return await work(key) if self.election.is_leader() else self.now() + AGAIN_SECONDS
+
+        await agenda.run(turn)
 
     async def _read_back(self, key: str) -> None:
         """Returns when the view is as new as an answer that was asked for after the failure."""

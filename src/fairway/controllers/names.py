@@ -52,12 +52,9 @@ class Names:
         if len(keys) < 2:
             key = keys[0] if keys else name
             is_gone = not keys and name in self._cancelled
-            return f"{key}{CANCELLED}" if is_gone else self._told(key)
+            return key + (CANCELLED if is_gone else SUSPENDED if key in self._suspended else "")
         which = " or ".join(f"workload/{key.partition('/')[2]}" for key in keys)
         return f"{name}, which is {which}: say which"
-
-    def _told(self, key: str) -> str:
-        return f"{key}{SUSPENDED}" if key in self._suspended else key
 
 
 def _names(meta: Metadata | None) -> set[str]:

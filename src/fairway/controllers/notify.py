@@ -27,7 +27,7 @@ from fairway.kube.kinds import ref
 
 from .mail import mail
 from .means import Means
-from .status import is_over, since
+from .status import Said, is_over, since
 
 NOTIFIED, FAILED = "fairway.dev/notified", "fairway.dev/notify-failed"
 MOST_NOTED, DAY_SECONDS = 24, 86_400.0
@@ -100,9 +100,9 @@ class Notices:
         for notice in due(seen, self.means.now()):
             if f"{seen.metadata.uid}/{notice.id}" not in self._sent[key]:
                 failure = await self._send(seen, notice)
-                failed = failure[1] if failure else None
+                failed = failure.message if failure else None
                 if failure:
-                    self._tell(key, *failure)
+                    self.means.tell(self.means.cases.case(key).owner, failure, is_warning=True)
                 self._sent[key].append(f"{seen.metadata.uid}/{notice.id}")
         before = seen.metadata.annotations.get(NOTIFIED, "").split(",")
         sent = [one.removeprefix(f"{seen.metadata.uid}/") for one in self._sent.pop(key, ())]
@@ -117,22 +117,17 @@ class Notices:
         meta = {"uid": seen.metadata.uid, "annotations": {NOTIFIED: ",".join(noted), FAILED: failed}}
         await self.means.client.patch(ref(kinds.WORKLOADS, key_of(seen.metadata)), {"metadata": meta})
 
-    def _tell(self, key: str, reason: str, message: str) -> None:
-        if owner := self.means.cases.case(key).owner:
-            self.means.events.tell(owner.about(), reason, message, is_warning=True)
-
-    async def _send(self, seen: WorkloadObject, notice: Notice) -> tuple[str, str] | None:
-        """Reason and message of what went wrong; None once it is sent."""
-        address = seen.spec.notify
+    async def _send(self, seen: WorkloadObject, notice: Notice) -> Said | None:
+        """What went wrong; None once it is sent."""
+        address, word = seen.spec.notify, "NotifyFailed"
         try:
-            is_allowed, host = allows(self.means.settings.notify_hosts, address), host_of(address)
+            if allows(self.means.settings.notify_hosts, address):
+                failure = await self._delivered(address, self._document(seen, notice))
+            else:
+                word, failure = "NotifyRefused", f"the setting notifyHosts does not have {host_of(address)}"
         except ValueError as error:
-            return "NotifyFailed", f"the notice {notice.event} was not sent: {error}"
-        if not is_allowed:
-            why = f"the setting notifyHosts does not have {host}"
-            return "NotifyRefused", f"the notice {notice.event} was not sent: {why}"
-        failure = await self._delivered(address, self._document(seen, notice))
-        return ("NotifyFailed", f"the notice {notice.event} was not sent: {failure}") if failure else None
+            failure = str(error)
+        return Said(word, f"the notice {notice.event} was not sent: {failure}") if failure else None
 
     async def _delivered(self, address: str, said: Mapping[str, object]) -> str:
         """What went wrong, after a few tries; empty once it is delivered."""

@@ -16,9 +16,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from fairway.api.nodes import devices
-from fairway.api.objects import FREEZE, FROZEN, NOT_SAVED, ON_DISK, SAVE, Condition, PodObject
+from fairway.api.objects import FREEZE, FROZEN, NOT_SAVED, ON_DISK, SAVE, PodObject
 from fairway.api.pods import is_frozen, why_frozen
 from fairway.api.quantities import duration, time, time_text
+from fairway.api.queues import path
 from fairway.api.types import PausedStatus, QueueObject, WorkloadObject, WorkloadStatus
 from fairway.api.workloads import condition
 from fairway.kube.client import Client
@@ -72,7 +73,8 @@ class Pauses:
         if all(is_frozen(pod.status) and (not paused.disk or is_on_disk(pod)) for pod in pods):
             if await self.means.write(case.key, lambda it: life.rest(it.status)):
                 memory = "written to disk; their memory is free" if paused.disk else "they keep their memory"
-                self._tell(case, "Paused", f"its processes are frozen on {pods[0].spec.node_name}; {memory}")
+                where = f"its processes are frozen on {pods[0].spec.node_name}; {memory}"
+                self.means.tell(case.owner, Said("Paused", where))
             return now + SETTLE_SECONDS
         return time(paused.since) + self._patience(paused)
 
@@ -92,63 +94,52 @@ class Pauses:
         if paused.disk != "Writing":
             return
         await freeze(self.means.client, pods, paused.since, to_disk=True)
-        refused = [found.message for pod in pods if (found := _told(pod)) and found.reason == NOT_SAVED]
+        refused = _told(pods, NOT_SAVED)
         if is_there and await self.means.write(case.key, lambda it: life.save(it.status, "Written")):
-            self._tell(case, "PausedOnDisk", "its processes are written to disk; their memory is free")
+            words = Said("PausedOnDisk", "its processes are written to disk; their memory is free")
+            self.means.tell(case.owner, words)
         elif refused and await self.means.write(case.key, lambda it: life.save(it.status, "Refused")):
-            self._tell(case, "PausedInMemory", f"its processes stay in memory: {refused[0]}", is_warning=True)
+            words = Said("PausedInMemory", f"its processes stay in memory: {refused[0]}")
+            self.means.tell(case.owner, words, is_warning=True)
 
     def _failure(self, case: Case, said: WorkloadObject, pods: list[PodObject], *, is_leaving: bool) -> str:
         """Why it cannot be paused, or no longer; "" if it can."""
         paused, now = said.status.paused, self.means.now()
         assert paused is not None and case.owner is not None
-        refused = [found.message for pod in pods if (found := _told(pod)) and found.reason == CANNOT]
-        placed = sum(it.count or 0 for one in paused.admission.pod_sets for it in one.nodes)
+        refused = _told(pods, CANNOT)
         here = [pod for pod in pods if pod.metadata.deletion_timestamp is None]
-        patience = self._patience(paused)
+        patience, wanted = self._patience(paused), min(case.owner.wanted(), paused.admission.pods)
         if not said.spec.active:
             return "it was suspended"
         if paused.until and now >= time(paused.until):
             return f"it was paused since {paused.since}, as long as its queue's expire lets it"
         if refused:
             return refused[0] if is_leaving else f"{LOST}: {refused[0]}"
-        if is_leaving and (unsaved := [it.message for pod in pods if (it := _told(pod)) and it.reason == NOT_SAVED]):
+        if is_leaving and (unsaved := _told(pods, NOT_SAVED)):
             return f"another workload needs its memory, and {unsaved[0]}"
-        if not here or len(here) < min(case.owner.wanted(), placed) or not self._is_there(here[0].spec.node_name):
+        if not here or len(here) < wanted or not self.means.view.is_ready(here[0].spec.node_name):
             return "its processes are gone" if is_leaving else LOST
         if is_leaving and now >= time(paused.since) + patience and not all(is_frozen(pod.status) for pod in here):
             return f"its processes did not freeze within {patience:.0f} s"
         return ""
 
-    def _is_there(self, name: str) -> bool:
-        node = self.means.view.nodes.get(name)
-        return node is not None and all(one.status == "True" for one in node.status.conditions if one.type == "Ready")
-
     async def _give_up(self, case: Case, said: WorkloadObject, why: str) -> None:
         when = "" if said.spec.may_run else " when it is resumed"
         words = Said("NotPaused", f"{why}; it is stopped and starts again from its last checkpoint{when}")
         if await self.means.write(case.key, lambda it: life.forfeit(it.status, words)):
-            self._tell(case, words.reason, words.message, is_warning=True)
-
-    def _tell(self, case: Case, reason: str, message: str, *, is_warning: bool = False) -> None:
-        if case.owner is not None:
-            self.means.events.tell(case.owner.about(), reason, message, is_warning=is_warning)
+            self.means.tell(case.owner, words, is_warning=True)
 
 
 def expiry(queues: Mapping[str, QueueObject], name: str) -> float | None:
     """Seconds after which a paused workload of a queue gives its memory back: of the nearest queue that says so."""
-    seen = set[str]()
-    while name in queues and name not in seen:
-        seen.add(name)
-        spec = queues[name].spec
-        if spec.expire:
-            return duration(spec.expire)
-        name = spec.parent
-    return None
+    said = (queues[one].spec.expire for one in path(queues, name))
+    return next((duration(text) for text in said if text), None)
 
 
-def _told(pod: PodObject) -> Condition | None:
-    return condition(pod.status.conditions, FROZEN)
+def _told(pods: Iterable[PodObject], reason: str) -> list[str]:
+    """What the condition Frozen of these pods says, where it has this reason."""
+    found = (condition(pod.status.conditions, FROZEN) for pod in pods)
+    return [one.message for one in found if one and one.reason == reason]
 
 
 def is_on_disk(pod: PodObject) -> bool:

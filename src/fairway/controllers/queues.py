@@ -103,7 +103,7 @@ class Queues:
         """Until cancelled."""
         self._must_make = DEFAULT not in self.means.view.queues
         self.agenda.note(DEFAULT)
-        await self.agenda.run(self._turn)
+        await self.means.take_turns(self.agenda, self._turn)
 
     def show(self, snapshot: Snapshot, plan: Plan, usage: Mapping[Cell, int]) -> None:
         """A cycle is over; queues whose picture changed get a turn."""
@@ -139,10 +139,6 @@ class Queues:
                 self._hurried[name].add(uid)
                 self.agenda.note(name, self.means.now() + HURRIED_SECONDS)
         return bool(left)
-
-    def _path(self, name: str) -> list[str]:
-        """The queue and those above it, as far as they are there."""
-        return queues.path(self.means.view.queues, name)
 
     def _note(self, name: str) -> None:
         """A turn once it may be written again, and what changes now has changed."""
@@ -192,12 +188,11 @@ class Queues:
         return dataclasses.replace(snapshot, queues=found)
 
     async def _turn(self, name: str) -> float | None:
-        if not self.means.election.is_leader():
-            return self.means.now() + 1.0
         if name == DEFAULT and self._must_make:
             await self.means.client.ensure(kinds.QUEUES, default_queue())
             self._must_make = False
-        seen, news = self.means.view.queues.get(name), self._news(name)
+        seen = self.means.view.queues.get(name)
+        news = News(dict(self._uses[name]), Counter(self._evicted[name]), list(self._outcomes[name]))
         if seen is None:
             self._told(name, news)
             return None
@@ -214,9 +209,6 @@ class Queues:
         self._told(name, news)
         return None
 
-    def _news(self, name: str) -> News:
-        return News(dict(self._uses[name]), Counter(self._evicted[name]), list(self._outcomes[name]))
-
     def _told(self, name: str, news: News) -> None:
         """It stands in the queue's status; what came since does not yet."""
         del self._outcomes[name][: len(news.outcomes)]
@@ -227,8 +219,9 @@ class Queues:
 
     def _ours(self, name: str) -> list[WorkloadObject]:
         """The workloads that are or were in a queue or in those below it."""
-        below = {one for one in self.means.view.queues if name in self._path(one)}
-        return [one for one in self.means.view.workloads.values() if not below.isdisjoint(used_in(one))]
+        view = self.means.view
+        below = {one for one in view.queues if name in queues.path(view.queues, one)}
+        return [one for one in view.workloads.values() if not below.isdisjoint(used_in(one))]
 
     def _status(self, seen: QueueObject, news: News) -> QueueStatus:
         now, half_life, name = self.means.now(), self.means.settings.usage_half_life, seen.metadata.name

@@ -35,7 +35,7 @@ class Reservations:
 
     async def run(self) -> None:
         """Until cancelled."""
-        await self.agenda.run(self._turn)
+        await self.means.take_turns(self.agenda, self._turn)
 
     def note(self, kind: Kind, name: str, *, is_new: bool) -> None:
         """An object changed; `is_new`: it came or went."""
@@ -49,8 +49,6 @@ class Reservations:
         seen = self.means.view.reservations.get(name)
         if seen is None:
             return None
-        if not self.means.election.is_leader():
-            return self.means.now() + 1.0
         try:
             when = occurrence(queues.reservation(seen), now := self.means.now())
         except Malformed:

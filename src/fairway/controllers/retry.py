@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from fairway.api.alone import ended
 from fairway.api.conditions import exit_of, retrying
 from fairway.api.objects import INDEX, ContainerStatus, JobSpec, PodObject, Terminated
 from fairway.api.pods import is_lost
@@ -41,11 +42,11 @@ def pause(owner: Owner, pods: Sequence[PodObject], now: float) -> Said | None:
 
 
 def _of_job(pods: Sequence[PodObject], spec: JobSpec) -> Pause | None:
-    ended = sorted((pod for pod in pods if pod.metadata.deletion_timestamp is None), key=_end)
-    since = max((row + 1 for row, pod in enumerate(ended) if pod.status.phase == "Succeeded"), default=0)
-    failed = [pod for pod in ended[since:] if not is_lost(pod.status)]
-    if ended and is_lost(ended[-1].status):
-        return _of_losses([pod for pod in ended[since:] if is_lost(pod.status)], spec)
+    over = sorted((pod for pod in pods if pod.metadata.deletion_timestamp is None), key=_end)
+    since = max((row + 1 for row, pod in enumerate(over) if pod.status.phase == "Succeeded"), default=0)
+    failed = [pod for pod in over[since:] if not is_lost(pod.status)]
+    if over and is_lost(over[-1].status):
+        return _of_losses([pod for pod in over[since:] if is_lost(pod.status)], spec)
     if not failed or (len(failed) > spec.backoff_limit and not spec.pod_failure_policy):
         return None
     return exit_of(failed[-1]), _end(failed[-1]) + _seconds(len(failed))
@@ -62,8 +63,8 @@ def _of_losses(lost: Sequence[PodObject], spec: JobSpec) -> Pause | None:
     return (end and replace(end, message=AGAIN), _end(lost[-1]) + _seconds(again)) if again else None
 
 
-def _seconds(times: int) -> float:
-    return min(FIRST_SECONDS * 2.0 ** min(times - 1, 10), JOB_SECONDS)
+def _seconds(times: int, most: float = JOB_SECONDS) -> float:
+    return min(FIRST_SECONDS * 2.0 ** max(0, min(times - 1, 10)), most)
 
 
 def _made(pod: PodObject) -> float:
@@ -74,8 +75,7 @@ def _of_container(one: ContainerStatus) -> Pause | None:
     end = one.last_state.terminated
     if end is None or not end.finished_at:
         return None
-    wait = min(FIRST_SECONDS * 2 ** max(0, min(one.restart_count - 1, 10)), KUBELET_SECONDS)
-    return end, time(end.finished_at) + wait
+    return end, time(end.finished_at) + _seconds(one.restart_count, KUBELET_SECONDS)
 
 
 def _loops(one: ContainerStatus) -> bool:
@@ -83,5 +83,5 @@ def _loops(one: ContainerStatus) -> bool:
 
 
 def _end(pod: PodObject) -> float:
-    ends = [it.state.terminated.finished_at for it in pod.status.container_statuses if it.state.terminated]
-    return max((time(end) for end in ends if end), default=_made(pod))
+    last = ended(pod.status)
+    return time(last) if last else _made(pod)

@@ -136,19 +136,14 @@ def note(status: WorkloadStatus, said: Said | None, reason: str) -> WorkloadStat
 def evict(status: WorkloadStatus, eviction: Eviction, said: Said, *, of: tuple[str, int] = ("", 0)) -> WorkloadStatus:
     """It waits again; what it held stays its own until it has left, and is served by now, which is `eviction.time`.
     `of`: its queue, and the GPU-milliseconds of work that it loses."""
-    now, began = eviction.time, since(status, "Admitted")
+    now, began, nodes = eviction.time, since(status, "Admitted"), status.admission.nodes if status.admission else ()
     *others, last = remembered(status.eviction_history, eviction, *of)
-    history = (*others, replace(last, began=time_text(began) if began else "", nodes=_nodes(status.admission)))
+    history = (*others, replace(last, began=time_text(began) if began else "", nodes=nodes[:KEPT_NODES]))
     for kind in ("Admitted", "Running"):
         status = turned(status, kind, None, now=now)
     status = turned(status, "Evicted", said, now=now)
     status = replace(status, eviction_history=history, backfilled_for="", paused=None)
     return wait(status, said, 0, is_active=eviction.reason != "Suspended")
-
-
-def _nodes(admission: AdmissionStatus | None) -> tuple[str, ...]:
-    found = (on.node for part in admission.pod_sets for on in part.nodes) if admission else ()
-    return tuple(dict.fromkeys(found))[:KEPT_NODES]
 
 
 def pause(status: WorkloadStatus, paused: PausedStatus) -> WorkloadStatus:

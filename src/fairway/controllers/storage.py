@@ -32,8 +32,9 @@ class Storage:
 
     def lacks(self, pod: PodObject, node: str) -> bool:
         """Whether one of the pod's claims can get no volume on this node any more."""
-        known = map(self.means.view.storage.claims.get, _claims_of(pod))
-        return any(self._is_open(one) and not self._can_get(one, node) for one in known if one)
+        storage = self.means.view.storage
+        known = [one for one in map(storage.claims.get, _claims_of(pod)) if one and self._is_open(one)]
+        return not all(storage.is_made(one) or self._volume(one, node) for one in known)
 
     async def _settle(self, name: str, node: str) -> None:
         storage = self.means.view.storage
@@ -52,9 +53,6 @@ class Storage:
 
     def _is_open(self, claim: ClaimObject) -> bool:
         return self.means.view.storage.waits(claim) and SELECTED_NODE not in claim.metadata.annotations
-
-    def _can_get(self, claim: ClaimObject, node: str) -> bool:
-        return self._volume(claim, node) is not None or self.means.view.storage.is_made(claim)
 
     def _volume(self, claim: ClaimObject, node: str) -> VolumeObject | None:
         """The first that would do for it, and that the node reaches."""

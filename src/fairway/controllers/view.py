@@ -159,6 +159,11 @@ class View:
         is_whole = seen is None or OWNERS[kind_of(ref)].source is not None or bool(asked(seen))
         return (*kind_of(ref), ref.name) if is_whole else None
 
+    def is_ready(self, node: str) -> bool:
+        """Whether a node of this name is there and ready."""
+        seen = self.nodes.get(node)
+        return seen is not None and all(one.status == "True" for one in seen.status.conditions if one.type == "Ready")
+
     async def shown(self, ref: Ref, test: Callable[[Object | None], bool]) -> None:
         await self._informers[ref.kind].shown(f"{ref.namespace}/{ref.name}".lstrip("/"), test)
 

@@ -138,7 +138,6 @@ class Waits:
             if self._said.get(key) is verdict:  # it changed meanwhile, and maybe nothing that calls for a new decision
                 self._renewals.note(key)
             return True
-        owner = self.means.cases.case(key).owner
-        if owner and seen.status.reason != words.reason:
-            self.means.events.tell(owner.about(), words.reason, words.message)
+        if seen.status.reason != words.reason:
+            self.means.tell(self.means.cases.case(key).owner, words)
         return True

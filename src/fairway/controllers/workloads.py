@@ -13,7 +13,7 @@ here; they are read off the Workload's status, where the writer of plans put the
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -157,8 +157,8 @@ class Life:
     async def _catch_up(self, case: Case, said: WorkloadObject) -> None:
         """Writes what follows from its pod or its nodes; an event says where it began again."""
         before, after = self.means.view.stored[case.key].status.eviction_history, said.status.eviction_history
-        if await self.means.write(case.key, lambda it: it.status) and before != after and case.owner:
-            self.means.events.tell(case.owner.about(), Cause.NODE_LOST, conditions.BEGAN_AGAIN, is_warning=True)
+        if await self.means.write(case.key, lambda it: it.status) and before != after:
+            self.means.tell(case.owner, Said(Cause.NODE_LOST, conditions.BEGAN_AGAIN), is_warning=True)
 
     async def _stand_alone(self, case: Case, said: WorkloadObject) -> None:
         """Of a pod that is its own Workload nothing is written while all goes well, but that it was charged."""
@@ -200,14 +200,15 @@ class Life:
         notes = {SUBMITTED: time_text(submitted)}
         if isinstance(owner, PodsOwner) and owner.is_remade:
             notes[MANIFESTS] = await keep(self.means.client, owner.pods)
-        if isinstance(owner, PodsOwner):
-            notes |= dict(_began(case.key, owner.pods))
+        for pod in filter(is_its_own, owner.pods) if isinstance(owner, PodsOwner) else ():
+            if case.key.endswith(f"/pod-{pod.metadata.name}"):  # it was this workload, which is charged under its uid
+                notes[BEGAN] = pod.metadata.uid
         if isinstance(owner, JobOwner) and owner.is_array():
             notes[COMPLETIONS] = str(owner.job.spec.completions)
         made["metadata"] |= {"finalizers": [FINALIZER], "annotations": notes}
         await self.means.client.ensure(kinds.WORKLOADS, made)
         if isinstance(owner, PodsOwner) and owner.is_stopped() and (words := conditions.contested(owner.pods)):
-            self.means.events.tell(owner.about(), "OtherScheduler", words, is_warning=True)
+            self.means.tell(owner, Said("OtherScheduler", words), is_warning=True)
         await self.means.view.shown(ref(kinds.WORKLOADS, case.key), lambda seen: seen is not None)
         return None
 
@@ -222,7 +223,7 @@ class Life:
             return due
         if self._lacking.get(key) != words:
             self._lacking[key] = words
-            self.means.events.tell(owner.about(), "GroupIncomplete", words, is_warning=True)
+            self.means.tell(owner, Said("GroupIncomplete", words), is_warning=True)
         return None
 
     async def _turn_away(self, case: Case) -> None:
@@ -253,8 +254,8 @@ class Life:
         if said.status.admission is not None:
             spec = replace(spec, queue=said.spec.queue, pod_sets=said.spec.pod_sets)
             if holds(said.status, "Admitted"):
-                placed = sum(it.count or 0 for one in said.status.admission.pod_sets for it in one.nodes)
-                spec = replace(spec, pod_sets=owner.resized(said.spec.pod_sets, placed))
+                podsets = owner.resized(said.spec.pod_sets, said.status.admission.pods)
+                spec = replace(spec, pod_sets=podsets)
         if patch := change(said.spec, spec):
             await self.means.patch(kinds.WORKLOADS, said, {"spec": patch})
 
@@ -263,7 +264,7 @@ class Life:
         try:
             said = owner.desired()
         except Malformed as error:
-            self.means.events.tell(owner.about(), "Malformed", str(error), is_warning=True)
+            self.means.tell(owner, Said("Malformed", str(error)), is_warning=True)
             return None
         if said is None:
             return None
@@ -317,7 +318,7 @@ class Life:
         if held.pool and not self.means.facts.state.assumes(case.key):
             words = Said("Adopted", conditions.adopted(bound))
             if await self.means.write(case.key, lambda it: life.admit(it.status, held, words, now=now)):
-                self.means.events.tell(owner.about(), words.reason, words.message, is_warning=True)
+                self.means.tell(owner, words, is_warning=True)
         self.means.wake()
         return now + SETTLE_SECONDS
 
@@ -449,7 +450,7 @@ class Life:
     def _end_of(self, pod: PodObject) -> float | None:
         """When a pod that is going counts as gone though nobody says so: after its grace, if its node is not there."""
         leaves = pod.metadata.deletion_timestamp
-        return None if self.losses.is_ready(pod) or leaves is None else time(leaves)
+        return None if self.means.view.is_ready(pod.spec.node_name) or leaves is None else time(leaves)
 
     # Ending
 
@@ -512,13 +513,6 @@ def cancelled(said: WorkloadObject) -> tuple[About, str, str]:
     notes = (QUEUE, spec.queue), (USER, spec.user), (OWNER, owner), (RAN_FROM, time_text(began) if began else "")
     about = About(kinds.WORKLOADS, meta.name, meta.uid, meta.namespace, notes)
     return about, CANCELLED, f"cancelled while it {did}"
-
-
-def _began(key: str, pods: Iterable[PodObject]) -> Iterator[tuple[str, str]]:
-    """What a Workload notes of the pod that it was until now, under whose uid it is charged."""
-    for pod in pods:
-        if is_its_own(pod) and key.endswith(f"/pod-{pod.metadata.name}"):
-            yield BEGAN, pod.metadata.uid
 
 
 def is_replica(owner: OwnerReference) -> bool:
