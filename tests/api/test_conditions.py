@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from fairway.api.conditions import end_reason, ended, is_warning, kept_from, names, reason, sentence, waiting
+from fairway.api.conditions import ended, is_warning, kept_from, names, reason, sentence, waiting
+from fairway.api.forms.form import Outcome
 from fairway.api.objects import ContainerState, ContainerStatus, Metadata, PodObject, PodStatus, Terminated
 from fairway.engine.model import Admission, Expression, NodeShare, PodSetPlacement, Taint, Workload
 from fairway.engine.plan import (
@@ -418,9 +419,9 @@ def pod(name, code, at="", *, why="", **end):
 )
 def test_what_failed_is_told_with_the_exit_of_its_first_failure(pods, text):
     why = "BackoffLimitExceeded", "Job has reached the specified backoff limit"
-    assert ended(*why, succeeded=False, pods=pods) == text
-    assert ended("CompletionsReached", "Reached expected number", succeeded=True, pods=pods) == "finished"
-    assert ended("DeadlineExceeded", "…", succeeded=False, pods=pods).startswith("stopped: ")
+    assert ended(Outcome(False, *why), pods)[1] == text
+    assert ended(Outcome(True, "CompletionsReached", "Reached expected number"), pods)[1] == "finished"
+    assert ended(Outcome(False, "DeadlineExceeded", "…"), pods)[1].startswith("stopped: ")
 
 
 @pytest.mark.parametrize(
@@ -432,9 +433,9 @@ def test_what_failed_is_told_with_the_exit_of_its_first_failure(pods, text):
     ],
 )
 def test_the_reason_of_an_end_is_a_word_for_users(pods, word):
-    assert end_reason("BackoffLimitExceeded", succeeded=False, pods=pods) == word
-    assert end_reason("CompletionsReached", succeeded=True, pods=pods) == "Finished"
-    assert end_reason("DeadlineExceeded", succeeded=False, pods=pods) == "DeadlineExceeded"
+    assert ended(Outcome(False, "BackoffLimitExceeded"), pods)[0] == word
+    assert ended(Outcome(True, "CompletionsReached"), pods)[0] == "Finished"
+    assert ended(Outcome(False, "DeadlineExceeded"), pods)[0] == "DeadlineExceeded"
 
 
 def test_who_lost_a_pod_is_told_what_becomes_of_the_rest():

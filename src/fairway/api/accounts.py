@@ -27,6 +27,8 @@ DAY_SECONDS, HOUR_UNITS, MILLIONTHS = 86_400, 3_600_000, 1_000_000
 OTHERS = "(others)"
 MOST_ROWS = 2000
 MOST_MARKS = 10_000
+FIGURES = ("allocated", "starting", "busy", "idle", "cost")
+"""Of a row, what is added up."""
 Key = tuple[str, str, str, str]
 """User, name, pool and late day of a row."""
 Days = dict[str, dict[str, dict[str, int]]]
@@ -241,10 +243,7 @@ def _merged(rows: Iterable[UsageRow]) -> Iterable[UsageRow]:
 
 def added(one: UsageRow, other: UsageRow) -> UsageRow:
     """`one` with the figures of both."""
-    return replace(
-        one, allocated=one.allocated + other.allocated, starting=one.starting + other.starting,
-        busy=one.busy + other.busy, idle=one.idle + other.idle, cost=one.cost + other.cost,
-    )  # fmt: skip
+    return replace(one, **{name: getattr(one, name) + getattr(other, name) for name in FIGURES})
 
 
 def _few(losses: Iterable[UsageLoss]) -> tuple[UsageLoss, ...]:

@@ -30,6 +30,7 @@ from .types import NOTIFY, NodePoolObject, QueueObject, ReservationObject, Workl
 from .workloads import Reading
 
 Cause: TypeAlias = tuple[str, str, str]
+Lookup: TypeAlias = Callable[[str, str], Said | None]
 INVALID, FORBIDDEN = "FieldValueInvalid", "FieldValueForbidden"
 ACCOUNTS = "system:serviceaccount:"
 CONTROLLERS = f"{ACCOUNTS}kube-system:"
@@ -156,7 +157,7 @@ def _too_long(said: WorkloadObject, limit: float | None, review: Review) -> str:
             most = f"at most {duration_text(longest)}, the longest in queue {said.spec.queue}, is allowed"
             return f"found {shown(said.spec.time_limit)}; {most}"
         if held := _held(said, review):
-            line = [decode(cleaned(it), QueueObject) for it in _line(held[0].spec.queue, review.lookup)]
+            line = [decode(cleaned(it), QueueObject) for it in line_of(held[0].spec.queue, review.lookup)]
             return budget.too_long(held, said.spec.time_limit, line, review.now)
     return ""
 
@@ -188,15 +189,15 @@ def _held(said: WorkloadObject, review: Review) -> Sequence[WorkloadObject]:
     return [alone] if alone else found
 
 
-def _line(queue: str, lookup: Callable[[str, str], Said | None]) -> list[Said]:
+def line_of(queue: str, lookup: Lookup) -> list[Said]:
     """The queue and those above it, as far as they are there."""
     above = lineage(lambda name: str(part(lookup("Queue", name), "spec").get("parent") or ""), queue)
     return [it for name in above if (it := lookup("Queue", name))]
 
 
-def _longest(queue: str, lookup: Callable[[str, str], Said | None]) -> float | None:
+def _longest(queue: str, lookup: Lookup) -> float | None:
     """The longest time limit that a queue and all above it allow."""
-    limits = (part(it, "spec", "timeLimit").get("max") for it in _line(queue, lookup))
+    limits = (part(it, "spec", "timeLimit").get("max") for it in line_of(queue, lookup))
     return min((duration(str(one)) for one in limits if one), default=None)
 
 

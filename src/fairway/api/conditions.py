@@ -9,34 +9,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil
 
-from fairway.engine import (
-    ATTACHABLE,
-    CPU,
-    GPU,
-    MEMORY,
-    Admission,
-    Admit,
-    Bar,
-    Cause,
-    Census,
-    Dependency,
-    Ending,
-    Evict,
-    Expression,
-    Facts,
-    Finish,
-    Keep,
-    Obstacle,
-    Reason,
-    Resize,
-    Rule,
-    Verdict,
-    Wait,
-    Workload,
-)
+from fairway import engine
+from fairway.engine import ATTACHABLE, CPU, GPU, MEMORY, Bar, Cause, Dependency, Ending, Facts, Reason, Rule, Workload
 
 from .ends import exit_words
 from .figures import amount, count, driver, is_one, number, span
+from .forms.form import Outcome
 from .indexes import failed_trials, rank_in
 from .names import CANCELLED, PARTING, SUSPENDED, short_name
 from .objects import ATTEMPT, DEFAULT_SCHEDULER, FINISHED, PAST_DEADLINE, SCHEDULER, PodObject, PodStatus, Terminated
@@ -53,57 +31,57 @@ Queues = Mapping[str, str]
 """Queue by key of workload."""
 
 
-def reason(verdict: Verdict) -> str:
+def reason(verdict: engine.Verdict) -> str:
     """The word for conditions and events."""
     match verdict:
-        case Wait():
+        case engine.Wait():
             return verdict.reason
-        case Evict():
+        case engine.Evict():
             return verdict.cause
-        case Finish():
+        case engine.Finish():
             return verdict.ending
-        case Admit():
+        case engine.Admit():
             return Reason.WAITING_FOR_VICTIMS if verdict.after else "Admitted"
-        case Resize():
+        case engine.Resize():
             return "Grown" if sum(n for _, n in verdict.after) > sum(n for _, n in verdict.before) else "Shrunk"
-        case Keep():
+        case engine.Keep():
             return verdict.short[0] if verdict.short else "Running"
 
 
-def is_warning(verdict: Verdict) -> bool:
+def is_warning(verdict: engine.Verdict) -> bool:
     """Whether an event about it is a Warning."""
-    return isinstance(verdict, Evict | Finish)
+    return isinstance(verdict, engine.Evict | engine.Finish)
 
 
-def sentence(verdict: Verdict, workload: Workload, queues: Queues) -> str:
+def sentence(verdict: engine.Verdict, workload: Workload, queues: Queues) -> str:
     """What is decided about `workload`, for readers of its namespace."""
     match verdict:
-        case Wait():
+        case engine.Wait():
             return waiting(verdict, workload, queues)
-        case Admit(after=()):
+        case engine.Admit(after=()):
             return f"starts on {places(verdict.admission)}"
-        case Admit():
+        case engine.Admit():
             are = "are" if len(verdict.after) > 1 else "is"
             return f"starts on {places(verdict.admission)} when {names(verdict.after, workload, queues)} {are} gone"
-        case Evict():
+        case engine.Evict():
             return _evicted(verdict, workload, queues)
-        case Resize():
+        case engine.Resize():
             turns = zip(verdict.before, verdict.after)
             steps = [f"{name} {before} → {after}" for (name, before), (_, after) in turns if before != after]
             return f"runs on with other counts: {', '.join(steps)}{_for(verdict.beneficiary, workload, queues)}"
-        case Finish(ending=Ending.TIME_LIMIT):
+        case engine.Finish(ending=Ending.TIME_LIMIT):
             limit = workload.time_limit
             return "stopped: time limit " + (span(limit) if limit else f"of queue {workload.queue}")
-        case Finish():
+        case engine.Finish():
             before = " or ".join(map(_called, workload.after))
             return f"not started: it comes after {before}, which failed"
-        case Keep(short=(why, facts)):
-            return f"{GROWS}{waiting(Wait(verdict.workload, why, facts), workload, queues)}"
-        case Keep():
+        case engine.Keep(short=(why, facts)):
+            return f"{GROWS}{waiting(engine.Wait(verdict.workload, why, facts), workload, queues)}"
+        case engine.Keep():
             return "runs"
 
 
-def waiting(wait: Wait, workload: Workload, queues: Queues) -> str:
+def waiting(wait: engine.Wait, workload: Workload, queues: Queues) -> str:
     """Why it waits and what would change it."""
     facts = wait.facts
     whom = names(facts.blocking, workload, queues) or "an earlier workload"
@@ -393,7 +371,7 @@ def _missing(facts: Facts) -> str:
     return f"{number(missing, facts.resource)} {are} missing{where}"
 
 
-def nodes_words(census: Census, level: str) -> str:
+def nodes_words(census: engine.Census, level: str) -> str:
     """The nodes by what shuts it out, the most first: `0 of 30 nodes: 12 cordoned, 18 without 4 free GPUs (largest
     free: 2)`. "" where the other figures say the same: a lone node that is full, or nodes of a level that are."""
     found = sorted(census.obstacles, key=lambda one: -one.nodes)
@@ -411,14 +389,14 @@ def nodes_words(census: Census, level: str) -> str:
     return f"{of_all} {'has' if census.nodes == 1 else 'have'} room{room}{'; others: ' if listed else ''}{listed}"
 
 
-def _obstacle(one: Obstacle) -> str:
+def _obstacle(one: engine.Obstacle) -> str:
     """What follows the number of nodes."""
     match one.about:
-        case Expression(key="metadata.name", operator="In", values=(name,)) if one.bar is Bar.VOLUME:
+        case engine.Expression(key="metadata.name", operator="In", values=(name,)) if one.bar is Bar.VOLUME:
             return f"other than {name}, which its spec.nodeName names"
         case str() if one.about.startswith(ATTACHABLE) and one.bar is Bar.BUSY and not one.most:
             return f"attaching no more volumes of {driver(one.about)}"
-        case Expression():
+        case engine.Expression():
             about = _expression(one.about, is_label=one.bar is Bar.SELECTOR)
         case _:
             about = ", ".join(map(level_word, one.about.split(", ")))
@@ -427,7 +405,7 @@ def _obstacle(one: Obstacle) -> str:
     return _BARS[one.bar].format(about=about, asked=asked, most=most, less=less)
 
 
-def _expression(one: Expression, *, is_label: bool) -> str:
+def _expression(one: engine.Expression, *, is_label: bool) -> str:
     if is_label:
         return f"{one.key}={one.values[0]}"
     key, values = level_word(one.key), _first(one.values)
@@ -476,7 +454,7 @@ def names(keys: Iterable[str], reader: Workload, queues: Queues) -> str:
     return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
 
 
-def places(admission: Admission) -> str:
+def places(admission: engine.Admission) -> str:
     """`n1 (4 pods) and n2 (4 pods) of pool h100`, or how many nodes."""
     pods: Counter[str] = Counter()
     for podset in admission.podsets:
@@ -491,7 +469,7 @@ def _for(key: str, reader: Workload, queues: Queues) -> str:
     return f", for {names((key,), reader, queues)}" if key else ""
 
 
-def _evicted(verdict: Evict, workload: Workload, queues: Queues) -> str:
+def _evicted(verdict: engine.Evict, workload: Workload, queues: Queues) -> str:
     moved = f"; it goes on on {places(verdict.admission)}" if verdict.admission else "; it keeps its place in the queue"
     is_by_user = verdict.cause is Cause.SUSPENDED and workload.pauses
     if verdict.pauses:
@@ -541,33 +519,26 @@ def crowded_out(node: str, until: float, *, is_full: bool) -> str:
 
 
 def pod_failure(pod: PodObject) -> str:
-    """The reason for which a pod failed, as `ended` and `end_reason` read it."""
+    """The reason for which a pod failed, as `ended` reads it."""
     return PAST_DEADLINE if pod.status.reason == PAST_DEADLINE else "PodFailed"
 
 
-def ended(reason: str, message: str, *, succeeded: bool, pods: Sequence[PodObject]) -> str:
-    """How a workload ended by itself: `finished`, `failed: exit code 3`. `reason` and `message` are its owner's; of
-    several pods the one is named whose container failed first, of an array the trials that failed."""
-    if succeeded:
-        return "finished"
-    if reason == PAST_DEADLINE:
-        return "stopped: its activeDeadlineSeconds are over"
-    if first := first_exit(pods):
-        name, end = first
-        said = exit_words(end.exit_code, end.reason, end.message)
-        if reason == "FailedIndexes":
-            ends = [(rank_in(pod.metadata.annotations), pod.status.phase) for pod in pods]
-            return f"failed: {failed_trials(ends)}; the first with {said}"
-        return f"failed: {said}{f' in pod {name}' if len(pods) > 1 else ''}"
-    return f"failed: {message or reason}"
-
-
-def end_reason(reason: str, *, succeeded: bool, pods: Sequence[PodObject]) -> str:
-    """The word for how a workload ended by itself: `Finished`, `ExitCode3`, `OutOfMemory`; else its owner's."""
-    first = None if reason == PAST_DEADLINE else first_exit(pods)
-    if succeeded or not first:
-        return FINISHED if succeeded else reason
-    return "OutOfMemory" if first[1].reason == "OOMKilled" else f"ExitCode{first[1].exit_code}"
+def ended(outcome: Outcome, pods: Sequence[PodObject]) -> tuple[str, str]:
+    """How a workload ended by itself, in a word and in a sentence: `ExitCode3` and `failed: exit code 3`. Of several
+    pods the one is named whose container failed first, of an array the trials that failed."""
+    if outcome.succeeded:
+        return FINISHED, "finished"
+    if outcome.reason == PAST_DEADLINE:
+        return PAST_DEADLINE, "stopped: its activeDeadlineSeconds are over"
+    if not (first := first_exit(pods)):
+        return outcome.reason, f"failed: {outcome.message or outcome.reason}"
+    name, end = first
+    word = "OutOfMemory" if end.reason == "OOMKilled" else f"ExitCode{end.exit_code}"
+    said = exit_words(end.exit_code, end.reason, end.message)
+    if outcome.reason == "FailedIndexes":
+        ends = [(rank_in(pod.metadata.annotations), pod.status.phase) for pod in pods]
+        return word, f"failed: {failed_trials(ends)}; the first with {said}"
+    return word, f"failed: {said}{f' in pod {name}' if len(pods) > 1 else ''}"
 
 
 def retrying(end: Terminated | None, at: float) -> str:

@@ -13,20 +13,7 @@ import msgspec
 
 from fairway.engine import GPU, PODS, Device, Node, Numa, amounts
 
-from .objects import (
-    CAN_PAUSE,
-    CHOOSER,
-    DEVICES,
-    GPU_USE,
-    TO_DISK,
-    UNHEALTHY,
-    WENT_DOWN,
-    CsiNodeObject,
-    NodeObject,
-    NodeTopologyObject,
-    Part,
-    Zone,
-)
+from . import objects
 from .quantities import Malformed, Quantity, amounts_of, parse, shown, time, within
 
 KUBELET_PODS = 110
@@ -37,7 +24,7 @@ MOST_DEVICES = 1024
 KINDS_OF_USE = ("busy", "idle")
 
 
-class DevicePart(Part, frozen=True):
+class DevicePart(objects.Part, frozen=True):
     """One device in the annotation."""
 
     index: int
@@ -48,27 +35,30 @@ class DevicePart(Part, frozen=True):
     healthy: bool = True
 
 
-def uses(said: NodeObject) -> dict[int, str]:
+def uses(said: objects.NodeObject) -> dict[int, str]:
     """How its devices are used, busy or idle, of those that tell."""
-    told = (part.partition("=") for part in said.metadata.annotations.get(GPU_USE, "").split(","))
+    told = (part.partition("=") for part in said.metadata.annotations.get(objects.GPU_USE, "").split(","))
     return {int(index): kind for index, _, kind in told if index.isdecimal() and kind in KINDS_OF_USE}
 
 
-def downtime(said: NodeObject) -> tuple[float, float] | None:
+def downtime(said: objects.NodeObject) -> tuple[float, float] | None:
     """From when until when it was last down, with all its pods, as its own machine says; None where it says nothing."""
-    began, has_ended, ended = said.metadata.annotations.get(WENT_DOWN, "").partition("/")
+    began, has_ended, ended = said.metadata.annotations.get(objects.WENT_DOWN, "").partition("/")
     with suppress(ValueError):  # whoever wrote it by hand says nothing
         return (time(began), time(ended)) if has_ended else None
     return None
 
 
-def node(said: NodeObject, topology: NodeTopologyObject | None = None, drivers: CsiNodeObject | None = None) -> Node:
+def node(
+    said: objects.NodeObject, topology: objects.NodeTopologyObject | None = None,
+    drivers: objects.CsiNodeObject | None = None,
+) -> Node:
     meta, status = said.metadata, said.status
     offered = within("status.allocatable", amounts_of, status.allocatable)
     capacity = dict(offered or within("status.capacity", amounts_of, status.capacity))
     capacity.setdefault(PODS, KUBELET_PODS)
     capacity |= drivers.limits() if drivers else {}
-    marks = (notes[UNHEALTHY] for notes in (meta.labels, meta.annotations) if UNHEALTHY in notes)
+    marks = (notes[objects.UNHEALTHY] for notes in (meta.labels, meta.annotations) if objects.UNHEALTHY in notes)
     zones = tuple(zone for zone in topology.zones if zone.type in ("Node", "")) if topology else ()
     return Node(
         name=meta.name,
@@ -79,9 +69,9 @@ def node(said: NodeObject, topology: NodeTopologyObject | None = None, drivers: 
         is_unschedulable=said.spec.unschedulable,
         is_unhealthy=any(mark.lower() != "false" for mark in marks),
         is_leaving=meta.deletion_timestamp is not None,
-        can_pause=meta.annotations.get(CAN_PAUSE) in ("true", TO_DISK),
+        can_pause=meta.annotations.get(objects.CAN_PAUSE) in ("true", objects.TO_DISK),
         is_short=any(one.type == "MemoryPressure" and one.status == "True" for one in status.conditions),
-        can_save=meta.annotations.get(CAN_PAUSE) == TO_DISK,
+        can_save=meta.annotations.get(objects.CAN_PAUSE) == objects.TO_DISK,
         chooser=chooser(meta.labels),
         devices=devices(said, capacity.get(GPU, 0) // 1000, zones),
         numa=tuple(Numa(index, amounts_of(_offered(zone))) for index, zone in enumerate(zones)),
@@ -92,16 +82,16 @@ def chooser(labels: dict[str, str]) -> Literal["Scheduler", "Claim", "Kubelet"]:
     """Who chooses devices; what is not a word we know is left to the kubelet, and so is a node all of whose GPUs are
     slices (MIG) that go by the name of GPUs: there is nothing to share."""
     is_sliced = labels.get(MIG_STRATEGY_LABEL) == "single" and "-MIG-" in labels.get(PRODUCT_LABEL, "-MIG-")
-    if labels.get(CHOOSER) == "Scheduler" and not is_sliced:
+    if labels.get(objects.CHOOSER) == "Scheduler" and not is_sliced:
         return "Scheduler"
-    return "Claim" if labels.get(CHOOSER) == "Claim" else "Kubelet"
+    return "Claim" if labels.get(objects.CHOOSER) == "Claim" else "Kubelet"
 
 
-def devices(said: NodeObject, count: int, zones: tuple[Zone, ...]) -> tuple[Device, ...]:
+def devices(said: objects.NodeObject, count: int, zones: tuple[objects.Zone, ...]) -> tuple[Device, ...]:
     """The accelerators of a node where somebody other than its kubelet chooses among them."""
     meta = said.metadata
-    if DEVICES in meta.annotations:
-        return within(f"metadata.annotations[{DEVICES}]", _listed, meta.annotations[DEVICES])
+    if objects.DEVICES in meta.annotations:
+        return within(f"metadata.annotations[{objects.DEVICES}]", _listed, meta.annotations[objects.DEVICES])
     if chooser(meta.labels) == "Kubelet":
         return ()
     label = meta.labels.get(GPU_MEMORY_LABEL, "")
@@ -131,5 +121,5 @@ def _listed(text: str) -> tuple[Device, ...]:
     return found
 
 
-def _offered(zone: Zone) -> dict[str, Quantity]:
+def _offered(zone: objects.Zone) -> dict[str, Quantity]:
     return {one.name: one.allocatable or one.capacity for one in zone.resources}

@@ -7,13 +7,12 @@ its template. The embedded server asks this of all objects, the webhook of manag
 wrote into an object stays writable.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from .admission import FORBIDDEN, Refused
+from .admission import FORBIDDEN, Lookup, Refused, line_of
 from .objects import QUEUE
 from .review import Said, part
 
-Lookup = Callable[[str, str], Said | None]
 HIGHEST = 1_000_000_000
 """Of a PriorityClass that is not the system's, as in Kubernetes."""
 PREFIX, ANNOTATION = "system-", "fairway.dev/priority-class"
@@ -56,20 +55,11 @@ def _here(path: str, value: Said) -> Iterator[tuple[str, str]]:
 def _why(text: str, thing: Said, namespace: str, lookup: Lookup) -> str:
     about = f"found {text}; only an administrator uses the priorities of the system"
     name = _queue(thing) or _queue(lookup("Namespace", namespace) or {})
-    bounds = [most for spec in _line(name, lookup) if isinstance(most := spec.get("maxPriority"), int)]
+    specs = (part(it, "spec") for it in line_of(name, lookup))
+    bounds = [most for spec in specs if isinstance(most := spec.get("maxPriority"), int)]
     advice = "choose another PriorityClass: kubectl get priorityclasses"
     return f"{about}; queue {name} allows at most {min(bounds)}; {advice}" if bounds else f"{about}; {advice}"
 
 
 def _queue(thing: Said) -> str:
     return str(part(thing, "metadata", "labels").get(QUEUE, ""))
-
-
-def _line(name: str, lookup: Lookup) -> Iterator[Said]:
-    """The specs of a queue and of those above it."""
-    seen = set[str]()
-    while name and name not in seen and (queue := lookup("Queue", name)):
-        seen.add(name)
-        spec = part(queue, "spec")
-        yield spec
-        name = str(spec.get("parent") or "")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from msgspec.structs import replace
 
 from fairway import engine
-from fairway.engine import selects
+from fairway.engine import HOUR, selects
 
 from . import types
 from .accounts import used_in
@@ -32,7 +32,6 @@ from .quantities import (
     within,
 )
 
-HOUR = 3600.0
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
-from .accounts import HOUR_UNITS, OTHERS, unknown
+from fairway.engine import lineage
+
+from .accounts import FIGURES, HOUR_UNITS, OTHERS, unknown
 from .names import short_name
 from .objects import Metadata, Part
 from .types import PoolDay, UsageDayObject, UsageDaySpec, UsageLoss, UsageRow
@@ -51,12 +53,9 @@ class Figures:
     cost: int = 0
 
     def add(self, row: UsageRow) -> None:
-        self.allocated += row.allocated
-        self.starting += row.starting
-        self.busy += row.busy
-        self.idle += row.idle
+        for name in FIGURES:
+            setattr(self, name, getattr(self, name) + getattr(row, name))
         self.unknown += unknown(row)
-        self.cost += row.cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,15 +139,10 @@ def _add_loss(sums: _Sums, loss: UsageLoss, path: Sequence[str], by: By) -> None
     for name in victims:
         sums.lines[name, ""].lost += loss.lost
     taker = loss.by if by == "queue" else loss.taker if by == "user" else short_name(loss.taker_name)
-    for name in _line(taker, sums.parents) if by == "queue" else (taker,):
+    takers = lineage(lambda queue: sums.parents.get(queue, ""), taker) if by == "queue" else (taker,)
+    for name in takers:
         if name and name != OTHERS:
             sums.lines[name, ""].took += loss.lost
-
-
-def _line(queue: str, parents: Mapping[str, str]) -> Iterable[str]:
-    while queue:
-        yield queue
-        queue = parents.get(queue, "")
 
 
 def _tree(sums: _Sums) -> Iterable[tuple[str, str, int]]:

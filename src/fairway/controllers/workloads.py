@@ -455,12 +455,10 @@ class Life:
     # Ending
 
     async def _end(self, case: Case, outcome: Outcome) -> float | None:
-        end, succeeded = self._ended(case), outcome.succeeded
-        words = conditions.ended(outcome.reason, outcome.message, succeeded=succeeded, pods=case.pods)
-        said = Said(conditions.end_reason(outcome.reason, succeeded=succeeded, pods=case.pods), words)
+        end, said = self._ended(case), Said(*conditions.ended(outcome, case.pods))
 
         def make(it: WorkloadObject) -> WorkloadStatus:
-            return life.finish(served(it, now=end), said, succeeded=succeeded, now=end)
+            return life.finish(served(it, now=end), said, succeeded=outcome.succeeded, now=end)
 
         if not await self.means.write(case.key, make):
             return self.means.now() + SETTLE_SECONDS  # refused: it may be that nothing else happens to it

@@ -6,7 +6,7 @@ from fairway.api import objects
 from fairway.api.indexes import parse_indexes
 from fairway.api.types import PodSetSpec
 
-from .form import Conditions, Outcome, ReplicaSpec, least_of, with_class
+from .form import Conditions, Outcome, ReplicaSpec, ended, least_of, with_class
 
 MAIN = "main"
 
@@ -103,6 +103,4 @@ class VolcanoJob(objects.Object, frozen=True):
 
     def outcome(self) -> Outcome | None:
         state = self.status.state
-        if state.phase not in ("Completed", "Failed", "Terminated"):
-            return None
-        return Outcome(state.phase == "Completed", state.reason or state.phase, state.message)
+        return ended(state.phase, ("Completed", "Failed", "Terminated"), state.reason, state.message)

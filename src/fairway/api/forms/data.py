@@ -9,7 +9,7 @@ from fairway.api import objects
 from fairway.api.quantities import Malformed, Quantity, shown, within
 from fairway.api.types import PodSetSpec
 
-from .form import Outcome, with_class
+from .form import Outcome, ended, with_class
 
 MIB = 1 << 20
 UNITS = {"": MIB, "b": 1, "k": 1 << 10, "m": MIB, "g": 1 << 30, "t": 1 << 40}
@@ -99,9 +99,7 @@ class SparkApplication(objects.Object, frozen=True):
 
     def outcome(self) -> Outcome | None:
         said = self.status.application_state
-        if said.state not in ("COMPLETED", "FAILED"):
-            return None
-        return Outcome(said.state == "COMPLETED", said.state.capitalize(), said.error_message)
+        return ended(said.state, ("COMPLETED", "FAILED"), said.state.capitalize(), said.error_message)
 
 
 class FlinkResource(objects.Part, frozen=True):
@@ -181,6 +179,4 @@ class FlinkDeployment(objects.Object, frozen=True):
 
     def outcome(self) -> Outcome | None:
         state = self.status.job_status.state
-        if state not in ("FINISHED", "FAILED", "CANCELED"):
-            return None
-        return Outcome(state == "FINISHED", state.capitalize(), self.status.error)
+        return ended(state, ("FINISHED", "FAILED", "CANCELED"), state.capitalize(), self.status.error)

@@ -45,6 +45,11 @@ class Conditions(objects.Part, frozen=True):
         return None
 
 
+def ended(state: str, ends: tuple[str, ...], reason: str = "", message: str = "") -> Outcome | None:
+    """How an owner in this state ended: the first of `ends` is success, the others are failures."""
+    return Outcome(state == ends[0], reason or state, message) if state in ends else None
+
+
 class ReplicaSpec(objects.Part, frozen=True):
     replicas: objects.Natural = 1
     template: objects.PodTemplate = objects.PodTemplate()

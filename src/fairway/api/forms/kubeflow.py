@@ -1,6 +1,6 @@
 """Kubeflow: the trainers of its v1 API, which say their pods by role, and TrainJob, whose runtime has them."""
 
-from collections.abc import Mapping
+from msgspec import field
 
 from fairway.api import objects
 from fairway.api.types import PodSetSpec
@@ -25,82 +25,70 @@ class ElasticPolicy(objects.Part, frozen=True):
     min_replicas: objects.Natural | None = None
 
 
-class Trainer(objects.Object, frozen=True):
-    """What the v1 trainers share: how they end."""
+class TrainerSpec(objects.Part, frozen=True):
+    """What the v1 trainers share; each names its replicas by its own word."""
 
+    replicas: dict[str, ReplicaSpec] = {}  # noqa: RUF012  msgspec gives every struct a dict of its own
+    run_policy: RunPolicy = RunPolicy()
+    elastic_policy: ElasticPolicy = ElasticPolicy()
+
+
+class Trainer(objects.Object, frozen=True):
+    spec: TrainerSpec = TrainerSpec()
     status: Conditions = Conditions()
+
+    def podsets(self) -> tuple[PodSetSpec, ...]:
+        """A podset for each role, what leads first. The workers give way to the fewest of the elastic policy, else to
+        the fewest pods that the scheduling policy names."""
+        replicas, least = self.spec.replicas, self.spec.elastic_policy.min_replicas
+        asked = self.spec.run_policy.scheduling_policy
+        found = tuple(
+            PodSetSpec(
+                role.lower(),
+                replicas[role].replicas,
+                min(least, replicas[role].replicas) if role == "Worker" and least is not None else None,
+                with_class(replicas[role].template, asked.priority_class),
+            )
+            for role in sorted(replicas, key=lambda role: (ORDER.index(role) if role in ORDER else len(ORDER), role))
+        )
+        return least_of(found, "worker", asked.min_available)
 
     def outcome(self) -> Outcome | None:
         return self.status.outcome("Succeeded")
 
 
-def roles(
-    replicas: Mapping[str, ReplicaSpec], policy: RunPolicy, least: int | None = None
-) -> tuple[PodSetSpec, ...]:
-    """A podset for each role, what leads first. The workers give way to `least` of them, else to the fewest pods that
-    the scheduling policy names."""
-    asked = policy.scheduling_policy
-    found = tuple(
-        PodSetSpec(
-            role.lower(),
-            replicas[role].replicas,
-            min(least, replicas[role].replicas) if role == "Worker" and least is not None else None,
-            with_class(replicas[role].template, asked.priority_class),
-        )
-        for role in sorted(replicas, key=lambda role: (ORDER.index(role) if role in ORDER else len(ORDER), role))
-    )
-    return least_of(found, "worker", asked.min_available)
-
-
-class PyTorchSpec(objects.Part, frozen=True):
-    pytorch_replica_specs: dict[str, ReplicaSpec] = {}  # noqa: RUF012  msgspec gives every struct a dict of its own
-    elastic_policy: ElasticPolicy = ElasticPolicy()
-    run_policy: RunPolicy = RunPolicy()
+class PyTorchSpec(TrainerSpec, frozen=True):
+    replicas: dict[str, ReplicaSpec] = field(default_factory=dict, name="pytorchReplicaSpecs")
 
 
 class PyTorchJob(Trainer, frozen=True):
     spec: PyTorchSpec = PyTorchSpec()
 
-    def podsets(self) -> tuple[PodSetSpec, ...]:
-        return roles(self.spec.pytorch_replica_specs, self.spec.run_policy, self.spec.elastic_policy.min_replicas)
 
-
-class TensorFlowSpec(objects.Part, frozen=True):
-    tf_replica_specs: dict[str, ReplicaSpec] = {}  # noqa: RUF012
-    run_policy: RunPolicy = RunPolicy()
+class TensorFlowSpec(TrainerSpec, frozen=True):
+    replicas: dict[str, ReplicaSpec] = field(default_factory=dict, name="tfReplicaSpecs")
 
 
 class TensorFlowJob(Trainer, frozen=True):
     spec: TensorFlowSpec = TensorFlowSpec()
 
-    def podsets(self) -> tuple[PodSetSpec, ...]:
-        return roles(self.spec.tf_replica_specs, self.spec.run_policy)
 
-
-class BoostSpec(objects.Part, frozen=True):
-    xgb_replica_specs: dict[str, ReplicaSpec] = {}  # noqa: RUF012
-    run_policy: RunPolicy = RunPolicy()
+class BoostSpec(TrainerSpec, frozen=True):
+    replicas: dict[str, ReplicaSpec] = field(default_factory=dict, name="xgbReplicaSpecs")
 
 
 class BoostJob(Trainer, frozen=True):
     spec: BoostSpec = BoostSpec()
 
-    def podsets(self) -> tuple[PodSetSpec, ...]:
-        return roles(self.spec.xgb_replica_specs, self.spec.run_policy)
 
-
-class MessageSpec(objects.Part, frozen=True):
-    mpi_replica_specs: dict[str, ReplicaSpec] = {}  # noqa: RUF012
-    run_policy: RunPolicy = RunPolicy()
+class MessageSpec(TrainerSpec, frozen=True):
+    replicas: dict[str, ReplicaSpec] = field(default_factory=dict, name="mpiReplicaSpecs")
 
 
 class MessageJob(Trainer, frozen=True):
     """An MPIJob of either operator."""
 
     spec: MessageSpec = MessageSpec()
-
-    def podsets(self) -> tuple[PodSetSpec, ...]:
-        return roles(self.spec.mpi_replica_specs, self.spec.run_policy)
 
 
 class TrainSpec(objects.Part, frozen=True):

@@ -8,7 +8,7 @@ from fairway.api.quantities import Malformed, within
 from fairway.api.types import PodSetSpec
 
 from .batch import MAIN
-from .form import Outcome, ReplicaSpec
+from .form import Outcome, ReplicaSpec, ended
 
 POD, REPLICATED = ("", "Pod"), (("apps", "Deployment"), ("apps", "StatefulSet"), ("apps", "ReplicaSet"))
 Inner = Callable[[tuple[str, str], object], tuple[PodSetSpec, ...]]
@@ -53,8 +53,7 @@ class AppWrapper(objects.Object, frozen=True):
         )
 
     def outcome(self) -> Outcome | None:
-        phase = self.status.phase
-        return Outcome(phase == "Succeeded", phase) if phase in ("Succeeded", "Failed") else None
+        return ended(self.status.phase, ("Succeeded", "Failed"))
 
 
 def _podsets(one: Component, inner: Inner) -> Iterator[PodSetSpec]:
