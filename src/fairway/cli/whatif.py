@@ -15,10 +15,11 @@ import msgspec
 from fairway.api.names import name_of
 from fairway.api.scalars import time_text
 from fairway.kube import kinds
-from fairway.kube.client import ApiError, Client
+from fairway.kube.client import ApiError, Client, unless_absent
 from fairway.kube.kinds import Kind, Selection
 from fairway.kube.transport import Request
 
+from .connect import allowed, unseen
 from .leader import lease_of
 from .main import told
 from .output import clock_time, in_local_time, start
@@ -52,6 +53,8 @@ READ = (
     (kinds.WORKLOADS,),
 )
 """All that decides but Jobs, and what pods with claims need; read side by side, each part over one connection."""
+STORED = (*kinds.STORAGE, *kinds.CSI)
+"""What pods with claims need."""
 
 
 async def dry_run(client: Client, job: Thing, namespace: str) -> tuple[Thing, list[str]]:
@@ -234,17 +237,12 @@ def _forms(of: Iterable[Kind]) -> "list[type[Part]]":
 
 async def _storage(client: Client) -> "list[Part] | None":
     """Claims, volumes and their classes, None where the user may not see all of them; of CSI what the user may see."""
-    found: list[Part] = []
-    read = (*kinds.STORAGE, *kinds.CSI)
-    for kind, form in zip(read, _forms(read)):
-        try:
-            found += await client.list(Selection(kind), form)
-        except ApiError as error:
-            if error.status == 403 and kind in kinds.STORAGE:
-                return None
-            if error.status not in (403, 404):
-                raise
-    return found
+    lists = [client.list(Selection(kind), form) for kind, form in zip(STORED, _forms(STORED))]
+    own = len(kinds.STORAGE)
+    with unseen():
+        found = await asyncio.gather(*map(unless_absent, lists[:own]), *map(allowed, map(unless_absent, lists[own:])))
+        return [one for them in found for one in them or ()]
+    return None
 
 
 def _use_claims(known: "list[Part]", jobs: list[Thing]) -> bool:

@@ -11,8 +11,8 @@ import msgspec
 
 from fairway.embedded.call import Call
 from fairway.embedded.defaults import containers
-from fairway.embedded.errors import bad_request, not_found
-from fairway.embedded.execute import check_devices, listen, protocol_of, status_message, until_gone
+from fairway.embedded.errors import bad_request
+from fairway.embedded.execute import check_devices, listen, protocol_of, spoken, status_message, until_gone
 from fairway.embedded.logs import Kubelet, container_of
 from fairway.embedded.registry import Registry, Thing
 from fairway.kube.transport import Messages, Response
@@ -22,10 +22,7 @@ from fairway.node.logs import Gap, LogOptions, Piece
 
 
 async def attach(registry: Registry, call: Call, kubelet: Kubelet | None) -> Response:
-    entry = registry.store.get(call.key)
-    if entry is None:
-        raise not_found(call.resource.kind, call.name)
-    pod = msgspec.json.decode(entry.value)
+    pod = msgspec.json.decode(registry.shown(call.resource, call.key))
     container = container_of(call, pod)
     if kubelet is None or container not in kubelet.shims(call.namespace, call.name):
         raise bad_request(f'container "{container}" in pod "{call.name}" does not run')
@@ -36,10 +33,7 @@ async def attach(registry: Registry, call: Call, kubelet: Kubelet | None) -> Res
     assert found is not None
     _, pieces = found
 
-    def talk(incoming: Messages) -> Messages:
-        return until_gone(_sent(pieces), _silent(incoming))
-
-    return Response(101, {"sec-websocket-protocol": protocol}, b"", talk)
+    return spoken(protocol, lambda incoming: until_gone(_sent(pieces), _silent(incoming)))
 
 
 def _entered(call: Call, kubelet: Kubelet, pod: Thing) -> Response:
@@ -54,10 +48,7 @@ def _entered(call: Call, kubelet: Kubelet, pod: Thing) -> Response:
     if running is None:
         raise bad_request(f'container "{name}" in pod "{call.name}" does not run')
 
-    def talk(incoming: Messages) -> Messages:
-        return until_gone(_said(running), listen(running, incoming))
-
-    return Response(101, {"sec-websocket-protocol": protocol}, b"", talk)
+    return spoken(protocol, lambda incoming: until_gone(_said(running), listen(running, incoming)))
 
 
 async def _said(running: Execution) -> AsyncIterator[bytes]:

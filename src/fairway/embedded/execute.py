@@ -6,14 +6,14 @@ http.py has the socket. SPDY, the protocol before it, is not served.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
 from typing import Any
 
 import msgspec
 
 from fairway.embedded.call import Call
-from fairway.embedded.errors import Failure, bad_request, not_found
+from fairway.embedded.errors import Failure, bad_request
 from fairway.embedded.logs import Kubelet, container_of
 from fairway.embedded.registry import Registry
 from fairway.kube.transport import Messages, Response
@@ -30,10 +30,7 @@ class Size(msgspec.Struct, rename="pascal"):
 
 
 async def execute(registry: Registry, call: Call, kubelet: Kubelet | None) -> Response:
-    entry = registry.store.get(call.key)
-    if entry is None:
-        raise not_found(call.resource.kind, call.name)
-    pod = decode(entry.value)
+    pod = decode(registry.shown(call.resource, call.key))
     phase, container = pod["status"].get("phase"), container_of(call, pod)
     if phase in ("Succeeded", "Failed"):
         raise bad_request(f"cannot exec into a container in a completed pod; current phase is {phase}")
@@ -47,9 +44,11 @@ async def execute(registry: Registry, call: Call, kubelet: Kubelet | None) -> Re
     if running is None:
         raise bad_request(f'container "{container}" in pod "{call.name}" does not run')
 
-    def talk(incoming: Messages) -> Messages:
-        return until_gone(_sent(running), listen(running, incoming))
+    return spoken(protocol, lambda incoming: until_gone(_sent(running), listen(running, incoming)))
 
+
+def spoken(protocol: str, talk: Callable[[Messages], Messages]) -> Response:
+    """The answer from which on a WebSocket speaks this protocol."""
     return Response(101, {"sec-websocket-protocol": protocol}, b"", talk)
 
 

@@ -65,10 +65,7 @@ def served(call: Call) -> Verb | None:
 # -- of a pod
 
 async def of_pod(registry: Registry, call: Call, kubelet: Kubelet | None) -> Response:
-    entry = registry.store.get(call.key)
-    if entry is None:
-        raise not_found(call.resource.kind, call.name)
-    pod = decode(entry.value)
+    pod = decode(registry.shown(call.resource, call.key))
     container, options = container_of(call, pod), _log_options(registry, call)
     if not pod["spec"].get("nodeName"):
         return Response(200, _TEXT, b"")

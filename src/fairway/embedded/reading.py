@@ -18,7 +18,7 @@ import msgspec
 from fairway.embedded import selector
 from fairway.embedded.call import Call
 from fairway.embedded.catalog import Resource
-from fairway.embedded.errors import Cause, bad_request, expired, invalid, not_found, too_large
+from fairway.embedded.errors import Cause, bad_request, expired, invalid, too_large
 from fairway.embedded.registry import Registry
 from fairway.embedded.store import Compacted, Entry, Event, encode
 from fairway.embedded.table import table
@@ -72,10 +72,7 @@ def selection(call: Call) -> Selection:
 
 def get(registry: Registry, call: Call) -> Response:
     _at(registry, call)
-    entry = registry.store.get(call.key)
-    if entry is None:
-        raise not_found(call.resource.kind, call.name)
-    return answer(registry, call, call.resource.encoded(entry.value))
+    return answer(registry, call, call.resource.encoded(registry.shown(call.resource, call.key)))
 
 
 def answer(registry: Registry, call: Call, value: bytes, *, status: int = 200) -> Response:

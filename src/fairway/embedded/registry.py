@@ -82,6 +82,13 @@ class Registry:
             raise not_found(resource.kind, key.name)
         return decode(entry.value)
 
+    def shown(self, resource: Resource, key: Key) -> bytes:
+        """The object as readers see it, encoded: without what is staged. NotFound if there is none."""
+        entry = self.store.get(key)
+        if entry is None:
+            raise not_found(resource.kind, key.name)
+        return entry.value
+
     def latest(self, name: str, namespace: str = "") -> Iterator[Thing]:
         """All objects of a resource (of a namespace) with what is staged, save those that are only staged yet."""
         for place in list(self.store.objects(name)):

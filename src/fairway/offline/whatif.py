@@ -6,39 +6,14 @@ anything is done about it.
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from math import inf
 
 import numpy as np
 
-from fairway.api.conditions import (
-    holders,
-    in_use,
-    names,
-    never,
-    paused,
-    protections,
-    sentence,
-    unknown,
-    without_quota,
-    would_start,
-)
-from fairway.engine import (
-    MEMORY,
-    Evict,
-    Facts,
-    Keep,
-    Plan,
-    Policy,
-    Reason,
-    Resize,
-    Wait,
-    Workload,
-    World,
-    counted,
-    counts_of,
-    snapshot_of,
-)
+from fairway import engine
+from fairway.api import conditions
+from fairway.engine import MEMORY, Facts, Plan, Policy, Reason, Wait, Workload, World, lineage, snapshot_of
 from fairway.outlook import DARK, MOST_WAITING, QUICK, Effort, Forecast, Futures, Question, WhatIf, forecast
 
 from .answer import Entry, entry, moment, workloads_of
@@ -93,30 +68,30 @@ class Case:
         """How it would be decided now, what that would stop, and what would come of a wait. `forecast`: null where no
         start is in sight. Empty of what runs on, and of what is not decided."""
         verdicts = self.plan.verdicts
-        verdict = next((one for one in verdicts if one.workload == self.key and not isinstance(one, Keep)), None)
+        verdict = next((one for one in verdicts if one.workload == self.key and not isinstance(one, engine.Keep)), None)
         if verdict is None:
             return {}
         ours, queues, told = self.ours, self.queues, Entry()
         if isinstance(verdict, Wait):
             verdict = replace(verdict, facts=self.tries.facts(verdict))
-            sooner = None if would_start(verdict.facts) else self.sooner()
+            sooner = None if conditions.would_start(verdict.facts) else self.sooner()
             told = {"forecast": self.foretold(), "sooner": sooner}
-        for name, kind in (("wouldEvict", Evict), ("wouldShrink", Resize)):
+        for name, kind in (("wouldEvict", engine.Evict), ("wouldShrink", engine.Resize)):
             victims = [one.workload for one in verdicts if isinstance(one, kind) and one.beneficiary == self.key]
-            told[name] = names(victims, ours, queues) or None
-        return entry(verdict, ours, queues) | {"message": sentence(verdict, ours, queues)} | told
+            told[name] = conditions.names(victims, ours, queues) or None
+        return entry(verdict, ours, queues) | {"message": conditions.sentence(verdict, ours, queues)} | told
 
     def helps(self) -> tuple[list[str], Entry | None]:
         """What would let it start now, a clause each; else where it would start sooner."""
         if (wait := self.wait) is None:
             return [], None
         facts = self.tries.facts(wait)
-        in_its_way = [] if wait.facts.blocking else holders(facts, self.ours, self.queues)
+        in_its_way = [] if wait.facts.blocking else conditions.holders(facts, self.ours, self.queues)
         if wait.reason in LACKS_ROOM and not (in_its_way or wait.facts.blocking):
             in_its_way = self._in_use(facts)
-        changes = would_start(facts)
+        changes = conditions.would_start(facts)
         more = replace(facts, shields=facts.shields[len(wait.facts.shields) :])  # the others are said with the wait
-        protected = protections(more, self.ours, self.queues)
+        protected = conditions.protections(more, self.ours, self.queues)
         found = [*in_its_way, *protected, *self._paused(facts.resource), *self._without_quotas(facts), *changes]
         return found, None if changes else self.sooner()
 
@@ -124,28 +99,24 @@ class Case:
         """The queues of those in its way that have no quota of what it lacks, where its own has one: nothing is taken
         back from them, whatever its own is owed."""
         resource, theirs = facts.resource, {self.queues[key] for key in facts.blocking if key in self.queues}
-        if not self._governs(self.ours.queue, resource):
-            return []
-        return [without_quota(name, resource) for name in sorted(theirs) if not self._governs(name, resource)]
+        lacks = sorted(name for name in theirs if not self._governs(name, resource))
+        return [conditions.without_quota(name, resource) for name in lacks if self._governs(self.ours.queue, resource)]
 
     def _governs(self, name: str, resource: str) -> bool:
         """Whether a queue, or one above it, has a quota of a resource."""
-        queues, passed = {one.name: one for one in self.world.queues}, set[str]()
-        while name in queues and name not in passed:
-            passed.add(name)
-            if any(resource in dict((*one.guaranteed, *one.limit)) for one in queues[name].quotas):
-                return True
-            name = queues[name].parent
-        return False
+        queues = {one.name: one for one in self.world.queues}
+        line = lineage(lambda one: queues[one].parent if one in queues else "", name)
+        quotas = chain.from_iterable(queues[one].quotas for one in line if one in queues)
+        return any(resource in dict((*one.guaranteed, *one.limit)) for one in quotas)
 
     def _in_use(self, facts: Facts) -> list[str]:
         """What holds the resource that it lacks, where others wait before it and no few would make room for it."""
         held = dict[str, int]()
         for one in self.world.running:
             podsets = one.workload.podsets
-            if amount := counted(podsets, counts_of(podsets, one.admission), 0).get(facts.resource):
+            if amount := engine.counted(podsets, engine.counts_of(podsets, one.admission), 0).get(facts.resource):
                 held[one.workload.key] = amount
-        return in_use(held, facts.resource, self.ours, self.queues)
+        return conditions.in_use(held, facts.resource, self.ours, self.queues)
 
     def _paused(self, resource: str) -> list[str]:
         """What paused workloads hold of memory, where it lacks that."""
@@ -153,7 +124,7 @@ class Case:
         for one in self.world.pods if resource == MEMORY else ():
             if one.pause and one.pause.workload != self.key:
                 held[one.pause.workload] += dict(one.pod.requests).get(MEMORY, 0)
-        return paused(+held, self.ours, self.queues)
+        return conditions.paused(+held, self.ours, self.queues)
 
     def is_long(self) -> bool:
         """Whether more wait than are followed: a forecast would take more than a moment."""
@@ -167,12 +138,12 @@ class Case:
         line = {one.key: row for row, one in enumerate(futures.line)}
         facts = self.wait.facts if self.wait else Facts()
         if self.key not in line or (facts.spending and facts.spending.is_beyond):
-            return never(self.ours, facts)
+            return conditions.never(self.ours, facts)
         doubts = futures.guesses()
         if doubts[line[self.key]] < DARK:
             return ""
         first = next(row for row, doubt in enumerate(doubts) if doubt == DARK) - 1
-        return unknown(futures.line[first].key, self.ours, self.queues)
+        return conditions.unknown(futures.line[first].key, self.ours, self.queues)
 
     def forecast(self, queue: str = "", effort: Effort = QUICK) -> Forecast | None:
         """When it will start, in its queue or in another."""

@@ -15,8 +15,8 @@ import msgspec
 
 from fairway.clock import Clock
 from fairway.embedded.call import Call
-from fairway.embedded.errors import Failure, bad_request, not_found
-from fairway.embedded.execute import until_gone
+from fairway.embedded.errors import Failure, bad_request
+from fairway.embedded.execute import spoken, until_gone
 from fairway.embedded.logs import Kubelet
 from fairway.embedded.registry import Registry
 from fairway.kube.transport import Messages, Response
@@ -30,19 +30,17 @@ CONNECT_SECONDS = 10.0
 
 
 async def forward(registry: Registry, call: Call, kubelet: Kubelet | None) -> Response:
-    entry = registry.store.get(call.key)
-    if entry is None:
-        raise not_found(call.resource.kind, call.name)
+    pod = msgspec.json.decode(registry.shown(call.resource, call.key))
     headers = call.request.headers
     if call.method != "GET" or headers.get("upgrade", "").lower() != "websocket":
         raise Failure(501, "NotImplemented", "port-forward is served over a WebSocket alone: use kubectl 1.31 or later")
     if PROTOCOL not in [it.strip() for it in headers.get("sec-websocket-protocol", "").split(",")]:
         raise bad_request(f"unable to upgrade: the subprotocol {PROTOCOL} was not offered")
-    phase = msgspec.json.decode(entry.value)["status"].get("phase")
+    phase = pod["status"].get("phase")
     if phase != "Running" or kubelet is None or not kubelet.shims(call.namespace, call.name):
         raise bad_request(f"unable to forward port because pod is not running. Current status={phase}")
     target = Target(call.namespace, call.name, kubelet, registry.clock)
-    return Response(101, {"sec-websocket-protocol": PROTOCOL}, b"", lambda incoming: _talk(target, incoming))
+    return spoken(PROTOCOL, lambda incoming: _talk(target, incoming))
 
 
 @dataclass(frozen=True, slots=True)
