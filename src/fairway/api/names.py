@@ -23,6 +23,28 @@ def short_name(name: str) -> str:
     return name.removeprefix("job-") if name.startswith("job-") else name.removeprefix("pod-")
 
 
+STATES = {
+    "Pending": "waiting", "Admitted": "starting", "Running": "running", "Suspended": "suspended", "Parked": "parked",
+    "Paused": "paused", "Succeeded": "finished", "Failed": "failed",
+}  # fmt: skip
+"""The phase of a Workload → the word for users."""
+
+
+def plain_name(name: str, refs: Iterable[tuple[str, str]]) -> str:
+    """What people call the Workload `name`, owned by `refs` (kind, name): its owner's name; of bare pods the gang's."""
+    kept = [own for kind, own in refs if kind != "Pod"]
+    return kept[0] if len(kept) == 1 else name.removeprefix(name_of("Pod", ""))
+
+
+def lineage(parents: Mapping[str, str], queue: str) -> list[str]:
+    """As the engine's, for commands: the queue and those above it, with the first that `parents` does not know."""
+    found: list[str] = []
+    while queue and queue not in found:
+        found.append(queue)
+        queue = parents.get(queue, "")
+    return found
+
+
 def called(name: str, refs: Iterable[tuple[str, str]]) -> set[str]:
     """What people may call the Workload `name`, owned by `refs` (kind, name): its own name, an owner's, of a gang the
     group's. What these leave open, the kind before them tells: `workload/job-a`, `job/a`."""

@@ -14,7 +14,7 @@ import msgspec
 
 from fairway.api.ends import exit_words
 from fairway.api.indexes import failed_trials, rank_in
-from fairway.api.names import called, name_of
+from fairway.api.names import called, name_of, plain_name
 from fairway.kube import kinds, runs
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Ref, Selection
@@ -46,8 +46,7 @@ class Found:
 
     @property
     def name(self) -> str:
-        kept = [it.name for it in self.owners if it.kind != kinds.PODS]
-        return kept[0] if len(kept) == 1 else self.ref.name.removeprefix("pod-")
+        return plain_name(self.ref.name, ((it.kind.name, it.name) for it in self.owners))
 
     @property
     def status(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from fairway.api.names import name_of
+from fairway.api import names
 
 from .output import clock_time, in_local_time, lasted, seconds, start
 
@@ -22,11 +22,7 @@ DAY_SECONDS = 86_400.0
 RETRYING, IDLE, PARKED, CANCELLED = "Retrying", "Idle", "Parked", "Cancelled"
 """The reasons of what runs nothing until it is started again, of what is to be parked, and of what is; the phase of
 what was deleted before it was over."""
-STATES = {
-    "Pending": "waiting", "Admitted": "starting", "Running": "running", "Suspended": "suspended", "Parked": "parked",
-    "Paused": "paused", "Succeeded": "finished", "Failed": "failed", CANCELLED: "cancelled",
-}  # fmt: skip
-"""The phase of a Workload → the word for users."""
+STATES = {**names.STATES, CANCELLED: "cancelled"}
 ORDER = ["running", "retrying", "starting", "stopping", "paused", "waiting", "suspended", "parked", "cancelling"]
 OVER = ("finished", "failed", "cancelled")
 
@@ -146,8 +142,7 @@ class Listed(Part, dict=True):
     @property
     def name(self) -> str:
         """What people call it: its owner's name; of a gang of bare pods the group's."""
-        kept = [it.name for it in self.metadata.owner_references or () if it.kind != "Pod"]
-        return kept[0] if len(kept) == 1 else self.metadata.name.removeprefix(name_of("Pod", ""))
+        return names.plain_name(self.metadata.name, ((it.kind, it.name) for it in self.metadata.owner_references or ()))
 
     @property
     def user(self) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import click
 import msgspec
 
+from fairway.api.names import lineage
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Selection
@@ -123,7 +124,7 @@ def tallies(parents: Mapping[str, str], workloads: Iterable[Held]) -> dict[str, 
             continue
         each = {it.name: requests.of(it) for it in one.spec.pod_sets or ()}
         waits, held = _waiting(one, each), _held(one, each)
-        for name in _line(one.spec.queue, parents):
+        for name in lineage(parents, one.spec.queue):
             before = own[name]
             before.usage.update(held)
             assert before.asked is not None
@@ -131,15 +132,6 @@ def tallies(parents: Mapping[str, str], workloads: Iterable[Held]) -> dict[str, 
             own[name] = Tally(before.pending + (waits is not None), before.admitted + (waits is None and bool(held)),
                               before.usage, before.asked)  # fmt: skip
     return dict(own)
-
-
-def _line(queue: str, parents: Mapping[str, str]) -> Iterator[str]:
-    """The queue and those above it."""
-    seen: set[str] = set()
-    while queue and queue not in seen:
-        seen.add(queue)
-        yield queue
-        queue = parents.get(queue, "")
 
 
 def _waiting(one: Held, each: Mapping[str, Mapping[str, int]]) -> Counter[str] | None:

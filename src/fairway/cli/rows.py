@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from fairway.api.names import called
+from fairway.api.names import called, lineage
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Ref, Selection
@@ -132,13 +132,10 @@ async def limits_of(client: Client) -> dict[str, float]:
     """The default time limit of each queue: its own, or the nearest above it."""
     listed, found = await allowed(client.list(Selection(kinds.QUEUES))), {}
     queues = {it["metadata"]["name"]: it.get("spec") or {} for it in listed or ()}
+    parents = {name: spec.get("parent", "") for name, spec in queues.items()}
     for name in queues:
-        path: list[str] = []
-        at = name
-        while at in queues and at not in path:
-            path.append(at)
-            at = queues[at].get("parent", "")
-        texts = [(queues[at].get("timeLimit") or {}).get("default", "") for at in path]
+        specs = (queues.get(at) or {} for at in lineage(parents, name))
+        texts = [(spec.get("timeLimit") or {}).get("default", "") for spec in specs]
         found[name] = length(next(filter(None, texts), ""))
     return found
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+from fairway.api.names import lineage
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Ref, Selection
@@ -31,11 +32,9 @@ class View:
 
     def line(self, queue: str) -> dict[str, Thing]:
         """The specs of a queue and of those above it."""
-        found: dict[str, Thing] = {}
-        while queue not in found and queue in (self.queues or {}):
-            found[queue] = (self.queues or {})[queue].get("spec") or {}
-            queue = str(found[queue].get("parent") or "")
-        return found
+        specs = {name: one.get("spec") or {} for name, one in (self.queues or {}).items()}
+        parents = {name: str(spec.get("parent") or "") for name, spec in specs.items()}
+        return {name: specs[name] for name in lineage(parents, queue) if name in specs}
 
     @property
     def may_grow(self) -> bool:

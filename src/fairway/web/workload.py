@@ -15,18 +15,14 @@ from fairway.api import types
 from fairway.api.accounts import HOUR_UNITS
 from fairway.api.cancelled import Record
 from fairway.api.conditions import kept_from
-from fairway.api.names import name_of
-from fairway.api.objects import SUBMITTED, Metadata
+from fairway.api.names import STATES, plain_name
+from fairway.api.objects import SUBMITTED
 from fairway.api.quantities import Malformed, duration, time
 from fairway.api.workloads import Reading, condition, priority_class
 from fairway.api.workloads import workload as value_of
 from fairway.engine import Group, gpus_of, groups
 
 S, T = TypeVar("S"), TypeVar("T")
-STATES = {
-    "Pending": "waiting", "Admitted": "starting", "Running": "running", "Suspended": "suspended", "Parked": "parked",
-    "Paused": "paused", "Succeeded": "finished", "Failed": "failed",
-}  # fmt: skip
 OVER = ("finished", "failed", "cancelled")
 GONE_SECONDS = 60.0
 """How long after its latest time a forecast is not shown any more: a new one is on its way."""
@@ -149,8 +145,9 @@ def workload(said: types.WorkloadObject) -> Workload:
     each = {it.name: gpus_of((it,), (1,)) for it in value.podsets} if value else {}
     forecast, since = status.forecast or types.Forecast(), _since(said, state)
     grace = meta.deletion_grace_period_seconds or (value.grace if value else 0.0)
+    name = plain_name(meta.name, ((it.kind, it.name) for it in meta.owner_references))
     return Workload(
-        key=f"{meta.namespace}/{meta.name}", name=_called(meta), queue=spec.queue, user=spec.user.rpartition(":")[2],
+        key=f"{meta.namespace}/{meta.name}", name=name, queue=spec.queue, user=spec.user.rpartition(":")[2],
         state=state, since=since, version=meta.resource_version, priority=priority_class(spec, ""),
         reason=status.reason, message=status.message, position=status.position,
         kept=moment(kept_from(status.message)) if state == "waiting" else None,
@@ -194,12 +191,6 @@ def _selects(pod: engine.PodClass) -> tuple[engine.Selector, ...]:
     """The labels that a pod asks a node to have, by each term of its affinity."""
     plain = tuple(engine.Expression(key, "In", (label,)) for key, label in pod.node_selector)
     return tuple((*plain, *it.expressions) for it in pod.affinity) or ((plain,) if plain else ())
-
-
-def _called(meta: Metadata) -> str:
-    """Its owner's name; of a gang of bare pods the group's."""
-    kept = [it.name for it in meta.owner_references if it.kind != "Pod"]
-    return kept[0] if len(kept) == 1 else meta.name.removeprefix(name_of("Pod", ""))
 
 
 def _state(said: types.WorkloadObject) -> str:
