@@ -15,27 +15,13 @@ from itertools import pairwise
 from math import inf
 from typing import TypeGuard
 
+from fairway import engine
 from fairway.api import conditions
 from fairway.api.alone import is_alone
 from fairway.api.quantities import time
 from fairway.api.types import WorkloadObject, WorkloadStatus
 from fairway.api.workloads import admission_status
-from fairway.engine import (
-    DEVICE,
-    Admission,
-    Admit,
-    Cause,
-    Evict,
-    Eviction,
-    Finish,
-    Keep,
-    Plan,
-    Resize,
-    Snapshot,
-    Verdict,
-    Wait,
-    Workload,
-)
+from fairway.engine import DEVICE, Admission, Admit, Evict, Finish, Keep, Plan, Resize, Verdict, Wait, Workload
 from fairway.kube.agenda import Agenda
 
 from . import status as life
@@ -81,7 +67,7 @@ class Writer:
         """Whether decisions wait to be written."""
         return bool(self._decided)
 
-    def put(self, snapshot: Snapshot, plan: Plan) -> None:
+    def put(self, snapshot: engine.Snapshot, plan: Plan) -> None:
         """What of a plan is to be written."""
         workloads = {one.key: one for one in (*snapshot.pending, *(it.workload for it in snapshot.running))}
         self._workloads = workloads
@@ -125,7 +111,7 @@ class Writer:
     def _parked(self, verdict: Verdict) -> str:
         """Why it is switched off, where that was not its user."""
         seen = self.means.view.workloads.get(verdict.workload)
-        is_off = isinstance(verdict, Evict) and verdict.cause is Cause.SUSPENDED
+        is_off = isinstance(verdict, Evict) and verdict.cause is engine.Cause.SUSPENDED
         return life.off(seen.status).message if seen and is_off else ""
 
     def rank(self, key: str) -> float:
@@ -254,7 +240,7 @@ class Writer:
         status = life.exclude(status, late)
         if not holds(status, "Admitted"):
             return status if holds(status, "Evicted") else life.revoke(status)
-        eviction = Eviction(now, verdict.cause, decided.by, verdict.beneficiary)
+        eviction = engine.Eviction(now, verdict.cause, decided.by, verdict.beneficiary)
         cost = seen.spec.queue, 0 if verdict.pauses else round(lost_work(seen, now) * DEVICE)
         status = life.evict(status, eviction, decided.words, of=cost)
         if verdict.pauses:

@@ -21,21 +21,10 @@ from operator import attrgetter
 
 from msgspec.structs import replace
 
+from fairway.api import objects
 from fairway.api.alone import ended
 from fairway.api.names import ranks
-from fairway.api.objects import (
-    ASSIGNED,
-    ATTEMPT,
-    GATE,
-    GROUP_SIZE,
-    HOSTNAME,
-    INDEX,
-    RELEASED,
-    SCHEDULER,
-    PodObject,
-    PodStatus,
-    PodTemplate,
-)
+from fairway.api.objects import PodObject, PodStatus, PodTemplate
 from fairway.api.owners import controller_of, group_of, kind_of, role_of
 from fairway.api.pods import lasting, pod_class
 from fairway.api.quantities import time
@@ -159,13 +148,13 @@ def adopted(placed: Admission, value: Workload, pods: Sequence[PodObject], uid: 
 def is_of_others(pod: PodObject, uid: str = "") -> bool:
     """Whether it stays, and another scheduler bound it; or Fairway did for a Workload other than the one of this `uid`,
     as before Fairway was taken off the cluster and installed again."""
-    by = pod.metadata.annotations.get(ATTEMPT)
+    by = pod.metadata.annotations.get(objects.ATTEMPT)
     is_ours = by is not None and uid in by
     return holds_room(pod) and pod.metadata.deletion_timestamp is None and not is_ours and not is_released(pod)
 
 
 def is_released(pod: PodObject) -> bool:
-    return RELEASED in pod.metadata.annotations
+    return objects.RELEASED in pod.metadata.annotations
 
 
 def _settled(placement: PodSetPlacement, pods: Sequence[PodObject]) -> tuple[list[Place | None], list[PodObject]]:
@@ -207,7 +196,7 @@ def _take(free: list[Place | None], pod: PodObject) -> bool:
 def _in_turn(pods: Sequence[PodObject]) -> list[PodObject]:
     """By rank, then age."""
     members = [pod.metadata for pod in pods if group_of(pod.metadata, pod.spec)]
-    grouped = {meta.name: meta.labels.get(GROUP_SIZE, "") for meta in members}
+    grouped = {meta.name: meta.labels.get(objects.GROUP_SIZE, "") for meta in members}
     own = ranks(grouped, max(grouped.values(), default=""))
     aged = sorted(pods, key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.name))
     return sorted(aged, key=lambda pod: (rank(pod) is None, rank(pod) or own.get(pod.metadata.name, 0)))
@@ -216,7 +205,7 @@ def _in_turn(pods: Sequence[PodObject]) -> list[PodObject]:
 def rank(pod: PodObject) -> int | None:
     """Its place among the pods of its podset, as its controller says it."""
     meta = pod.metadata
-    said = (meta.annotations.get(INDEX, ""), *(meta.labels.get(key, "") for key in RANKS))
+    said = (meta.annotations.get(objects.INDEX, ""), *(meta.labels.get(key, "") for key in RANKS))
     return next((int(text) for text in said if text.isdecimal()), None)
 
 
@@ -232,7 +221,7 @@ def ended_at(pod: PodObject, now: float) -> float:
 
 def place_of(pod: PodObject) -> Place:
     """Where a bound pod is."""
-    devices = pod.metadata.annotations.get(ASSIGNED, "").split(",")
+    devices = pod.metadata.annotations.get(objects.ASSIGNED, "").split(",")
     return Place(pod.spec.node_name, tuple(int(index) for index in devices if index.isdecimal()))
 
 
@@ -275,7 +264,7 @@ async def release(client: Client, pod: PodObject, workload: str, found_by: Itera
     change = {
         "uid": meta.uid,
         "labels": dict.fromkeys((*OF_JOB, *found_by)),
-        "annotations": {RELEASED: workload},
+        "annotations": {objects.RELEASED: workload},
         "ownerReferences": [{"uid": owner.uid, "$patch": "delete"}],
         "$deleteFromPrimitiveList/finalizers": [TRACKING],
     }
@@ -297,10 +286,10 @@ async def _disrupt(client: Client, pod: PodObject) -> None:
 async def bind(client: Client, pod: PodObject, place: Place, *, notes: Mapping[str, str], hostname: str = "") -> None:
     """Puts a pod in its place, with these annotations. `hostname`: that label of the node."""
     meta, ref = pod.metadata, ref_of(pod)
-    if any(gate.name == GATE for gate in pod.spec.scheduling_gates):
-        left = [{"name": gate.name} for gate in pod.spec.scheduling_gates if gate.name != GATE]
-        is_shared = bool(hostname) and pod.spec.scheduler_name != SCHEDULER
-        spec = {"schedulingGates": left or None} | ({"nodeSelector": {HOSTNAME: hostname}} if is_shared else {})
+    if any(gate.name == objects.GATE for gate in pod.spec.scheduling_gates):
+        left = [{"name": gate.name} for gate in pod.spec.scheduling_gates if gate.name != objects.GATE]
+        is_shared = bool(hostname) and pod.spec.scheduler_name != objects.SCHEDULER
+        spec = {"schedulingGates": left or None} | ({"nodeSelector": {objects.HOSTNAME: hostname}} if is_shared else {})
         await client.patch(ref, {"metadata": {"uid": meta.uid}, "spec": spec})
-    devices = {ASSIGNED: ",".join(map(str, place.devices))} if place.devices else {}
+    devices = {objects.ASSIGNED: ",".join(map(str, place.devices))} if place.devices else {}
     await client.bind(ref, place.node, uid=meta.uid, annotations={**devices, **notes})

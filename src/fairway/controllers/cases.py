@@ -15,34 +15,11 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from fairway.api import objects, owners
 from fairway.api.alone import workload_of_pod
 from fairway.api.forms.form import Form, Outcome
-from fairway.api.objects import (
-    DEFAULT_SCHEDULER,
-    GROUP_NAME,
-    MANIFESTS,
-    QUEUE,
-    RELEASED,
-    SCHEDULER,
-    SUBMITTED,
-    JobObject,
-    Metadata,
-    Object,
-    PodObject,
-    PodSpec,
-)
-from fairway.api.owners import (
-    GROUPS,
-    OWNERS,
-    WORDS,
-    described_by,
-    group_of,
-    is_of_others,
-    name_of,
-    owner_of,
-    queue_of,
-    replicas,
-)
+from fairway.api.names import name_of
+from fairway.api.objects import JobObject, Metadata, Object, PodObject, PodSpec
 from fairway.api.pods import is_lost
 from fairway.api.quantities import Malformed, time, time_text
 from fairway.api.queues import default_class
@@ -158,7 +135,7 @@ class Cases:
         if known is not None and known.metadata.uid == meta.uid:
             notes = known.metadata.annotations  # when it was made does not change
         else:
-            notes = {SUBMITTED: time_text(self.submitted(key, meta.creation_timestamp, now=0.0))}
+            notes = {objects.SUBMITTED: time_text(self.submitted(key, meta.creation_timestamp, now=0.0))}
         if (name := priority_class(spec, default_class(self.view.classes))) != spec.priority_class_name:
             spec = replace(spec, priority_class_name=name)
         return replace(read, metadata=replace(meta, annotations=notes), spec=spec)
@@ -166,7 +143,7 @@ class Cases:
     def is_strange(self, key: str) -> bool:
         """Whether all pods under a key are left to other schedulers, and no owner that is queued as a whole has it."""
         pods = self.pods_of.get(key, {}).values()
-        is_whole = key.partition("/")[2].partition("-")[0] in WORDS
+        is_whole = key.partition("/")[2].partition("-")[0] in owners.WORDS
         return not is_whole and not any(map(_is_left_to_us, pods))
 
     def priority(self, key: str) -> int:
@@ -200,8 +177,8 @@ class Cases:
         stays = workload is not None and workload.status.admission is not None  # managed, whatever its label says now
         namespace, _, name = key.partition("/")
         word, _, own = name.partition("-")
-        if word in WORDS:
-            return Case(key, workload, self._owner(WORDS[word], f"{namespace}/{own}", pods, stays=stays), pods)
+        if word in owners.WORDS:
+            return Case(key, workload, self._owner(owners.WORDS[word], f"{namespace}/{own}", pods, stays=stays), pods)
         ours = [pod for pod in pods if _is_left_to_us(pod) and (stays or self.is_managed(pod.metadata))]
         ours.sort(key=lambda pod: pod.metadata.name)
         late = _late(workload, ours)
@@ -213,7 +190,7 @@ class Cases:
     def is_managed(self, meta: Metadata) -> bool:
         """Whether an object or its namespace says that it queues."""
         space = self.view.namespaces.get(meta.namespace)
-        return bool(queue_of(meta, space.metadata.labels if space else {}))
+        return bool(owners.queue_of(meta, space.metadata.labels if space else {}))
 
     def _members(self, said: WorkloadObject | None) -> int:
         """The pods of a group that is evicted, or has lost some; 0 of one that has all."""
@@ -225,25 +202,25 @@ class Cases:
 
     def _least(self, pod: PodObject) -> int | None:
         """The fewest pods of its gang that start, where another object is to say so; 0 while that is not there."""
-        kind, name = described_by(pod.metadata, pod.spec)
-        if kind is None or GROUP_NAME in pod.metadata.labels:
+        kind, name = owners.described_by(pod.metadata, pod.spec)
+        if kind is None or objects.GROUP_NAME in pod.metadata.labels:
             return None
         said = self.view.group(kind, f"{pod.metadata.namespace}/{name}")
         return said.least if said else 0
 
     def _owner(self, kind: tuple[str, str], key: str, pods: tuple[PodObject, ...], *, stays: bool) -> Owner | None:
         """The owner that stands under a key, if it is queued as a whole, managed and left to Fairway, or stays so."""
-        row, source, replica = OWNERS[kind], None, ""
+        row, source, replica = owners.OWNERS[kind], None, ""
         if row.group:
             key, _, replica = key.rpartition("-")
         said, where = self.view.owner(kind, key), self.view.watched(kind)
         if said is None or where is None or self.view.above(said.metadata):
             return None
-        if not stays and (not self.is_managed(said.metadata) or is_of_others(said.metadata, asked(said))):
+        if not stays and (not self.is_managed(said.metadata) or owners.is_of_others(said.metadata, asked(said))):
             return None
         if isinstance(said, JobObject):
             return JobOwner(said)
-        if replica and not pods and replica not in map(str, replicas(said)):
+        if replica and not pods and replica not in map(str, owners.replicas(said)):
             return None
         if row.source:
             source = self.view.owner(row.source, key)
@@ -254,9 +231,9 @@ class Cases:
     def key_of_pod(self, pod: PodObject) -> str:
         """The key of the Workload that a pod is of, if there is one."""
         meta = pod.metadata
-        owner = owner_of(meta)
+        owner = owners.owner_of(meta)
         if owner is None and is_released(pod):
-            return f"{meta.namespace}/{meta.annotations[RELEASED]}"
+            return f"{meta.namespace}/{meta.annotations[objects.RELEASED]}"
         if owner and (known := self._keys.get(meta.uid)):
             return known
         top = self.view.top(meta.namespace, owner) if owner else None
@@ -265,7 +242,7 @@ class Cases:
     def moved(self, kind: Kind, seen: Object) -> set[str]:
         """An owner came or changed: the keys of the Workloads that it matters to. Pods that were taken for its own go
         up to what stands above it."""
-        if group_kind(kind) in GROUPS:
+        if group_kind(kind) in owners.GROUPS:
             return {f"{seen.metadata.namespace}/{name_of('Pod', seen.metadata.name)}"}
         meta, own = seen.metadata, key_of_owner(kind, seen)
         top = self.view.top(meta.namespace, (*group_kind(kind), meta.name))
@@ -274,15 +251,15 @@ class Cases:
             for name, pod in self.pods_of.pop(own).items():
                 self.pods_of[above][name] = pod
                 self._keys[pod.metadata.uid] = above
-        if OWNERS[group_kind(kind)].group:
-            known = {*self.pods_of, *self.view.workloads, *(f"{own}-{row}" for row in replicas(seen))}
+        if owners.OWNERS[group_kind(kind)].group:
+            known = {*self.pods_of, *self.view.workloads, *(f"{own}-{row}" for row in owners.replicas(seen))}
             return {one for one in known if one.rpartition("-")[0] == own}
         return {own, above}
 
 
 def _late(said: WorkloadObject | None, pods: Sequence[PodObject]) -> tuple[PodObject, ...]:
     """Pods that a group has beyond those that it started with, and makes again."""
-    if said is None or not said.status.attempt or MANIFESTS not in said.metadata.annotations:
+    if said is None or not said.status.attempt or objects.MANIFESTS not in said.metadata.annotations:
         return ()
     out = [it for it in pods if not it.spec.node_name]
     told = [it for it in out if any(one.reason == GROUP_FULL for one in it.status.conditions)]
@@ -293,9 +270,10 @@ def _late(said: WorkloadObject | None, pods: Sequence[PodObject]) -> tuple[PodOb
 
 
 def _is_left_to_us(pod: PodObject) -> bool:
-    is_bare = not any(one.controller for one in pod.metadata.owner_references)
-    unsaid = is_bare and QUEUE in pod.metadata.labels and pod.spec.scheduler_name in ("", DEFAULT_SCHEDULER)
-    return pod.spec.scheduler_name == SCHEDULER or unsaid
+    meta, by = pod.metadata, pod.spec.scheduler_name
+    is_bare = not any(one.controller for one in meta.owner_references)
+    is_unsaid = is_bare and objects.QUEUE in meta.labels and by in ("", objects.DEFAULT_SCHEDULER)
+    return by == objects.SCHEDULER or is_unsaid
 
 
 def _is_going(pod: PodObject | None) -> bool:
@@ -304,9 +282,9 @@ def _is_going(pod: PodObject | None) -> bool:
 
 def _name(pod: PodObject, top: Named | None) -> str:
     """Of its Workload: one of its own where nothing of a known kind stands above it."""
-    row = OWNERS.get(top[:2]) if top else None
+    row, group = owners.OWNERS.get(top[:2]) if top else None, "" if top else owners.group_of(pod.metadata, pod.spec)
     if top is None or row is None:
-        return name_of("Pod", pod.metadata.name if top else group_of(pod.metadata, pod.spec) or pod.metadata.name)
+        return name_of("Pod", group or pod.metadata.name)
     name = name_of(word_of(top), top[2])
     return f"{name}-{pod.metadata.labels.get(row.group, '')}" if row.group else name
 
@@ -324,5 +302,5 @@ def key_of_owner(kind: Kind, seen: Object) -> str:
 
 def word_of(owner: Named) -> str:
     """What begins the names of its Workloads."""
-    row = OWNERS.get(owner[:2])
+    row = owners.OWNERS.get(owner[:2])
     return (row and row.word) or owner[1].lower()

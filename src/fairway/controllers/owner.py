@@ -22,27 +22,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from fairway.api import owners
+from fairway.api import objects, owners
 from fairway.api.admission import held_back
 from fairway.api.conditions import pod_failure
 from fairway.api.forms.form import Conditions, Form, Outcome
 from fairway.api.names import gathering, size_of
-from fairway.api.objects import (
-    ACTIVE,
-    GATE,
-    GROUP_NAME,
-    GROUP_SIZE,
-    IDLE_SINCE,
-    INDEX,
-    MANIFESTS,
-    PAUSED,
-    QUEUE,
-    SCHEDULER,
-    JobObject,
-    Metadata,
-    PodObject,
-    PodSpec,
-)
+from fairway.api.objects import JobObject, Metadata, PodObject, PodSpec
 from fairway.api.pods import is_lost
 from fairway.api.quantities import Malformed
 from fairway.api.types import PodSetSpec, WorkloadObject
@@ -55,17 +40,15 @@ from fairway.kube.turnstile import side_by_side
 from .bind import holds_room, is_over, ref_of, remove, remove_one
 from .status import holds
 
-MARKS = (
-    ("labels", QUEUE),
-    *(("annotations", key) for name in owners.MIRRORED if (key := f"{owners.PREFIX}{name}") not in (ACTIVE, PAUSED)),
-)
+KEPT = [f"{owners.PREFIX}{name}" for name in owners.MIRRORED if name not in ("active", "paused")]
+MARKS = (("labels", objects.QUEUE), *(("annotations", key) for key in KEPT))
 """Labels and annotations of bare pods that their user may change later, and that pods made again keep."""
 Written = dict[str, Any] | None  # an owner as it is once it was stopped or started; None: nothing was written
 
 
 def waits_for_fairway(spec: PodSpec) -> bool:
     """Whether no other scheduler binds pods like this."""
-    return spec.scheduler_name == SCHEDULER or any(gate.name == GATE for gate in spec.scheduling_gates)
+    return spec.scheduler_name == objects.SCHEDULER or any(gate.name == objects.GATE for gate in spec.scheduling_gates)
 
 
 def of_count(held: PodSetSpec, count: int) -> PodSetSpec:
@@ -94,7 +77,8 @@ class JobOwner:
         """Whether as many of its pods have succeeded as are to, and none runs: its own controller says so a second
         later."""
         pods, wanted = list(pods), self.job.spec.completions
-        done = {it.metadata.annotations.get(INDEX, it.metadata.name) for it in pods if it.status.phase == "Succeeded"}
+        succeeded = (it.metadata for it in pods if it.status.phase == "Succeeded")
+        done = {meta.annotations.get(objects.INDEX, meta.name) for meta in succeeded}
         return wanted is not None and 0 < wanted <= len(done) and not any(map(holds_room, pods))
 
     def is_ending(self) -> bool:
@@ -163,7 +147,7 @@ class JobOwner:
         if waits_for_fairway(self.job.spec.template.spec):
             return {}
         gates = [{"name": one.name} for one in self.job.spec.template.spec.scheduling_gates]
-        return {"template": {"spec": {"schedulingGates": [*gates, {"name": GATE}]}}}
+        return {"template": {"spec": {"schedulingGates": [*gates, {"name": objects.GATE}]}}}
 
     async def fail(self, client: Client) -> None:
         """It ends for good, by a deadline that is over: its own controller stops the pods and marks it Failed. While
@@ -319,7 +303,7 @@ class PodsOwner:
         if self.least == 0:
             return f"it is queued when PodGroup {self.name!r}, which its pods name, is there"
         size = self.least or size_of(pod.metadata.labels for pod in self.pods)
-        return gathering(self.name, size, len(self.pods), "minMember" if self.least else GROUP_SIZE)
+        return gathering(self.name, size, len(self.pods), "minMember" if self.least else objects.GROUP_SIZE)
 
     def outcome(self) -> Outcome | None:
         """How a pod ends that was told to go tells nothing, nor how some did while others are to come again."""
@@ -377,8 +361,8 @@ async def keep(client: Client, pods: Sequence[PodObject]) -> str:
     """The manifests of bare pods, to make them again from: read whole, since what we decode is a part of them, and at
     once where a label tells their group."""
     whole, first = dict[str, dict[str, Any]](), pods[0].metadata
-    if group := first.labels.get(GROUP_NAME):
-        alike = Selection(kinds.PODS, first.namespace, f"{GROUP_NAME}={group}")
+    if group := first.labels.get(objects.GROUP_NAME):
+        alike = Selection(kinds.PODS, first.namespace, f"{objects.GROUP_NAME}={group}")
         whole = {one["metadata"]["uid"]: one for one in await client.list(alike)}
     ordered = sorted(pods, key=lambda pod: pod.metadata.name)
     found = [_manifest(whole.get(pod.metadata.uid) or await client.get(ref_of(pod))) for pod in ordered]
@@ -406,7 +390,7 @@ def _manifest(pod: dict[str, Any]) -> dict[str, Any]:
 
 def manifests(workload: WorkloadObject) -> dict[str, dict[str, Any]]:
     """Those of the bare pods that it started with, by their names."""
-    return _unpacked(workload.metadata.annotations.get(MANIFESTS, ""))
+    return _unpacked(workload.metadata.annotations.get(objects.MANIFESTS, ""))
 
 
 def _unpacked(said: str) -> dict[str, dict[str, Any]]:
@@ -420,7 +404,7 @@ _read_already = lru_cache(64)(_unpacked)  # asked at every turn of a workload; n
 def followed(workload: WorkloadObject, pods: Iterable[PodObject]) -> str:
     """The manifests with the marks that their pods have now, for pods that are gone with what changed on the others,
     where the youngest counts; "" where nothing changed."""
-    known = _read_already(workload.metadata.annotations.get(MANIFESTS, ""))
+    known = _read_already(workload.metadata.annotations.get(objects.MANIFESTS, ""))
     changes = dict[str, dict[tuple[str, str], str | None]]()
     for pod in sorted(pods, key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.name)):
         if kept := known.get(pod.metadata.name):
@@ -448,12 +432,12 @@ async def remake(
     """Makes the pods that are missing, gated, or of these only those that were lost; True when all are there."""
     known = manifests(workload)
     for one in known.values():
-        one["spec"] |= {"schedulingGates": [{"name": GATE}], "schedulerName": SCHEDULER}
-        for note in (ACTIVE, PAUSED, IDLE_SINCE):
+        one["spec"] |= {"schedulingGates": [{"name": objects.GATE}], "schedulerName": objects.SCHEDULER}
+        for note in (objects.ACTIVE, objects.PAUSED, objects.IDLE_SINCE):
             one["metadata"].setdefault("annotations", {}).pop(note, None)
     for one in [*known.values()][:1]:  # whichever its user says it on next, that is what counts
         one["metadata"]["annotations"] |= {
-            ACTIVE: str(workload.spec.active).lower(), PAUSED: str(workload.spec.paused).lower()
+            objects.ACTIVE: str(workload.spec.active).lower(), objects.PAUSED: str(workload.spec.paused).lower()
         }  # fmt: skip
     missing = known.keys() - {pod.metadata.name for pod in pods}
     chosen = [one for name, one in known.items() if name in missing and (lost is None or name in lost)]

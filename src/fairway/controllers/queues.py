@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from fairway import engine
 from fairway.api import queues
 from fairway.api.accounts import used_by_day, used_in
 from fairway.api.decode import change
@@ -28,23 +29,7 @@ from fairway.api.pods import ALONE
 from fairway.api.quantities import Malformed, quantities
 from fairway.api.types import VERSION, QueueObject, QueueStatus, WorkloadObject
 from fairway.api.workloads import key_of
-from fairway.engine import (
-    GPU,
-    HOUR,
-    MEMORY,
-    PODS,
-    Evict,
-    Plan,
-    Pool,
-    Queue,
-    Snapshot,
-    amounts,
-    counted,
-    counts_of,
-    invalid_parent,
-    learn,
-    lineage,
-)
+from fairway.engine import GPU, HOUR, MEMORY, PODS, Evict, Plan, Pool, Queue, Snapshot
 from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
 from fairway.outlook import Outcome, learned
@@ -182,7 +167,7 @@ class Queues:
             uses = [one for one in self._uses[name].values() if one.workload.queue == name and one.runtime is not None]
             runtimes = dict(found[name].ledger.runtimes)
             for one in uses[-MOST_LEARNED:]:
-                runtimes = learn(runtimes, one.workload, one.runtime or 0.0)
+                runtimes = engine.learn(runtimes, one.workload, one.runtime or 0.0)
             ledger = dataclasses.replace(found[name].ledger, runtimes=tuple(sorted(runtimes.items())))
             found[name] = dataclasses.replace(found[name], ledger=ledger)
         return dataclasses.replace(snapshot, queues=found)
@@ -282,7 +267,7 @@ def summed(snapshot: Snapshot, own: Mapping[tuple[str, ...], int]) -> Counter[tu
     """What queues have, with all below them; of each key the first is the queue."""
     known, total = snapshot.queues, Counter[tuple[str, ...]]()
     for (queue, *rest), amount in own.items():
-        for name in lineage(lambda one: known[one].parent if one in known else "", queue):
+        for name in engine.lineage(lambda one: known[one].parent if one in known else "", queue):
             total[name, *rest] += amount
     return total
 
@@ -293,10 +278,10 @@ def usage_of(snapshot: Snapshot) -> Mapping[Cell, int]:
     podsets = {id(one.workload.podsets): one.workload.podsets for one in snapshot.running}
     for one in snapshot.running:
         asked = one.workload.podsets
-        alike[one.workload.queue, one.admission.pool, id(asked), counts_of(asked, one.admission)] += 1
+        alike[one.workload.queue, one.admission.pool, id(asked), engine.counts_of(asked, one.admission)] += 1
     held: Counter[tuple[str, ...]] = Counter()
     for (queue, pool, shape, counts), number in alike.items():
-        for resource, amount in counted(podsets[shape], counts, 0).items():
+        for resource, amount in engine.counted(podsets[shape], counts, 0).items():
             if resource != PODS and amount:
                 held[queue, pool, resource] += amount * number
     for pod in snapshot.pods:
@@ -314,7 +299,7 @@ def pictures_of(snapshot: Snapshot, plan: Plan, usage: Mapping[Cell, int]) -> di
     return {
         name: Picture(
             pending[name,], admitted[name,], held[name], due[name], _borrowed(owed[name], held[name]),
-            plan.reserved.get(name, 0.0), invalid_parent(name, snapshot.queues),
+            plan.reserved.get(name, 0.0), engine.invalid_parent(name, snapshot.queues),
         )
         for name in snapshot.queues
     }
@@ -342,4 +327,4 @@ def _by_pool(cells: Mapping[tuple[str, str], int]) -> dict[str, dict[str, object
     found: dict[str, dict[str, int]] = {}
     for (pool, resource), amount in cells.items():
         found.setdefault(pool, {})[resource] = amount
-    return {pool: dict(quantities(amounts(held))) for pool, held in found.items()}
+    return {pool: dict(quantities(engine.amounts(held))) for pool, held in found.items()}

@@ -17,16 +17,9 @@ from pathlib import Path
 from msgspec import structs
 
 from fairway import LEASE
+from fairway.api import objects
 from fairway.api.alone import is_alone
-from fairway.api.objects import (
-    FINALIZER,
-    WENT_DOWN,
-    NamespaceObject,
-    NodeObject,
-    Object,
-    PodObject,
-    PriorityClassObject,
-)
+from fairway.api.objects import NamespaceObject, NodeObject, Object, PodObject, PriorityClassObject
 from fairway.api.owners import GROUPS, OWNERS
 from fairway.api.quantities import time_text
 from fairway.api.types import UsageMonthObject, WorkloadObject
@@ -207,8 +200,8 @@ class Control:
                 for key in self._cases.pods_of.keys() - self._view.stored.keys():
                     self._stands(key)
         elif isinstance(new, NodeObject):
-            was = old.metadata.annotations.get(WENT_DOWN) if old else None
-            for key in list(self._view.workloads) if new.metadata.annotations.get(WENT_DOWN) != was else ():
+            was = old.metadata.annotations.get(objects.WENT_DOWN) if old else None
+            for key in list(self._view.workloads) if new.metadata.annotations.get(objects.WENT_DOWN) != was else ():
                 self._stands(key)
         elif isinstance(seen, NamespaceObject):
             for key in self._cases.inside(seen.metadata.name):  # who is managed there may have changed, too
@@ -253,7 +246,7 @@ class Control:
         if new is None:
             assert old is not None
             self._cases.found(key_of(old.metadata))
-            if self._leads and FINALIZER in old.metadata.finalizers:
+            if self._leads and objects.FINALIZER in old.metadata.finalizers:
                 self._mourn(old)
         elif self._leads and old and holds(new.status, "Running") and not holds(old.status, "Running"):
             began = since(new.status, "Admitted")

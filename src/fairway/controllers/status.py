@@ -14,18 +14,11 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from fairway.api import types
 from fairway.api.accounts import with_use
 from fairway.api.objects import Condition, PodStatus
 from fairway.api.quantities import time, time_text
-from fairway.api.types import (
-    AdmissionStatus,
-    Disk,
-    PausedStatus,
-    QueueStatus,
-    ReservationStatus,
-    Served,
-    WorkloadStatus,
-)
+from fairway.api.types import AdmissionStatus, PausedStatus, Served, WorkloadStatus
 from fairway.api.workloads import admission_status, condition, remembered
 from fairway.engine import DEVICE, GPU, PODS, Admission, Eviction, Reason
 from fairway.outlook import NEVER
@@ -34,7 +27,7 @@ MOST_EXCLUDED, KEPT_NODES = 10, 8
 RUNS = ("Admitted", "Running")
 IDLE, PARKED = "Idle", "Parked"
 FROZEN = "paused by its user; its processes are "
-S = TypeVar("S", WorkloadStatus, QueueStatus, ReservationStatus)
+S = TypeVar("S", WorkloadStatus, types.QueueStatus, types.ReservationStatus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +157,7 @@ def rest(status: WorkloadStatus) -> WorkloadStatus:
     return replace(status, admission=None, paused=replace(status.paused, disk=disk))
 
 
-def save(status: WorkloadStatus, disk: Disk) -> WorkloadStatus:
+def save(status: WorkloadStatus, disk: types.Disk) -> WorkloadStatus:
     """How far its frozen processes are written to disk."""
     return replace(status, paused=replace(status.paused, disk=disk)) if status.paused else status
 

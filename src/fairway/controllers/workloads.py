@@ -20,26 +20,13 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from fairway.api import conditions
+from fairway.api import conditions, objects
 from fairway.api.alone import is_alone, is_its_own, is_plain
 from fairway.api.cancelled import OWNER, RAN_FROM
 from fairway.api.decode import change, decode
 from fairway.api.forms.form import Outcome
 from fairway.api.nodes import downtime
-from fairway.api.objects import (
-    BEGAN,
-    CANCELLED,
-    CHARGED,
-    COMPLETIONS,
-    FINALIZER,
-    MANIFESTS,
-    QUEUE,
-    SUBMITTED,
-    USER,
-    Metadata,
-    OwnerReference,
-    PodObject,
-)
+from fairway.api.objects import Metadata, OwnerReference, PodObject
 from fairway.api.owners import OWNERS, group_of, kind_of
 from fairway.api.pods import is_lost
 from fairway.api.quantities import Malformed, duration_text, time, time_text
@@ -137,7 +124,8 @@ class Life:
             await self.means.client.delete(ref(kinds.WORKLOADS, case.key), uid=said.metadata.uid)
             return None
         if isinstance(owner, PodsOwner) and owner.is_remade and (kept := followed(said, owner.pods)):
-            return await self.means.patch(kinds.WORKLOADS, said, {"metadata": {"annotations": {MANIFESTS: kept}}})
+            notes = {objects.MANIFESTS: kept}
+            return await self.means.patch(kinds.WORKLOADS, said, {"metadata": {"annotations": notes}})
         await self._mirror(said, owner)
         if said.status.paused is not None and not holds(said.status, "Admitted"):
             return await self.pauses.tend(case, said)
@@ -169,8 +157,8 @@ class Life:
         (pod,) = case.pods
         is_going = said.metadata.deletion_timestamp is not None
         if life.is_over(said.status) or (is_going and not holds_room(pod)):
-            if FINALIZER in said.metadata.finalizers and not self.means.must_charge(said):
-                note = {"metadata": {"uid": pod.metadata.uid, "annotations": {CHARGED: "true"}}}
+            if objects.FINALIZER in said.metadata.finalizers and not self.means.must_charge(said):
+                note = {"metadata": {"uid": pod.metadata.uid, "annotations": {objects.CHARGED: "true"}}}
                 await self.means.view.caught_up(kinds.PODS, await self.means.client.patch(ref_of(pod), note))
         elif not is_going and pod.spec.node_name and (
             is_lost(pod.status) or not is_plain(pod) or said.status.eviction_history
@@ -197,15 +185,15 @@ class Life:
         made: dict[str, Any] = {**msgspec.to_builtins(desired), "apiVersion": VERSION, "kind": "Workload"}
         created = made["metadata"].pop("creationTimestamp", None)
         submitted = self.means.cases.submitted(case.key, created, now=self.means.now())
-        notes = {SUBMITTED: time_text(submitted)}
+        notes = {objects.SUBMITTED: time_text(submitted)}
         if isinstance(owner, PodsOwner) and owner.is_remade:
-            notes[MANIFESTS] = await keep(self.means.client, owner.pods)
+            notes[objects.MANIFESTS] = await keep(self.means.client, owner.pods)
         for pod in filter(is_its_own, owner.pods) if isinstance(owner, PodsOwner) else ():
             if case.key.endswith(f"/pod-{pod.metadata.name}"):  # it was this workload, which is charged under its uid
-                notes[BEGAN] = pod.metadata.uid
+                notes[objects.BEGAN] = pod.metadata.uid
         if isinstance(owner, JobOwner) and owner.is_array():
-            notes[COMPLETIONS] = str(owner.job.spec.completions)
-        made["metadata"] |= {"finalizers": [FINALIZER], "annotations": notes}
+            notes[objects.COMPLETIONS] = str(owner.job.spec.completions)
+        made["metadata"] |= {"finalizers": [objects.FINALIZER], "annotations": notes}
         await self.means.client.ensure(kinds.WORKLOADS, made)
         if isinstance(owner, PodsOwner) and owner.is_stopped() and (words := conditions.contested(owner.pods)):
             self.means.tell(owner, Said("OtherScheduler", words), is_warning=True)
@@ -274,9 +262,9 @@ class Life:
     async def _orphaned(self, case: Case, said: WorkloadObject) -> None:
         """Its owner is gone, or its user wrote it. Deletes the former, but no bare pod that is being made again."""
         is_between = holds(said.status, "Evicted") and said.status.admission is not None
-        if is_between and not said.metadata.owner_references and MANIFESTS in said.metadata.annotations:
+        if is_between and not said.metadata.owner_references and objects.MANIFESTS in said.metadata.annotations:
             await remake(self.means.client, said, ())
-        elif SUBMITTED not in said.metadata.annotations:
+        elif objects.SUBMITTED not in said.metadata.annotations:
             await self.means.write(case.key, self._of_nobody)
         elif await self._is_gone(said):
             await self.means.client.delete(ref(kinds.WORKLOADS, case.key), uid=said.metadata.uid)
@@ -482,8 +470,8 @@ class Life:
             fails = said.status.phase == "Failed" and is_its_own and can_fail
             await (owner.fail(self.means.client) if fails else owner.stop(self.means.client))
         lingers = said.metadata.deletion_timestamp is not None and any(map(holds_room, case.pods))
-        if FINALIZER in said.metadata.finalizers and not lingers and not self.means.must_charge(said):
-            left = [one for one in said.metadata.finalizers if one != FINALIZER]
+        if objects.FINALIZER in said.metadata.finalizers and not lingers and not self.means.must_charge(said):
+            left = [one for one in said.metadata.finalizers if one != objects.FINALIZER]
             await self.means.patch(kinds.WORKLOADS, said, {"metadata": {"finalizers": left or None}})
             if not life.is_over(said.status):
                 self.means.events.tell(*cancelled(said))
@@ -508,9 +496,10 @@ def cancelled(said: WorkloadObject) -> tuple[About, str, str]:
     rests = phase in ("Suspended", "Paused", "Parked")
     did = f"was {phase.lower()}" if rests else "waited" if began is None else "ran"
     owner = "".join(f"{one.kind}/{one.name}" for one in meta.owner_references[:1])
-    notes = (QUEUE, spec.queue), (USER, spec.user), (OWNER, owner), (RAN_FROM, time_text(began) if began else "")
+    ran = time_text(began) if began else ""
+    notes = (objects.QUEUE, spec.queue), (objects.USER, spec.user), (OWNER, owner), (RAN_FROM, ran)
     about = About(kinds.WORKLOADS, meta.name, meta.uid, meta.namespace, notes)
-    return about, CANCELLED, f"cancelled while it {did}"
+    return about, objects.CANCELLED, f"cancelled while it {did}"
 
 
 def is_replica(owner: OwnerReference) -> bool:
