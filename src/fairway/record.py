@@ -14,22 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from fairway.engine import (
-    FAIRWAY,
-    Admit,
-    Evict,
-    Fault,
-    Finish,
-    Keep,
-    Plan,
-    Policy,
-    Resize,
-    Snapshot,
-    Verdict,
-    Wait,
-    World,
-    world_of,
-)
+from fairway import engine
+from fairway.engine import FAIRWAY, Admit, Evict, Fault, Finish, Keep, Plan, Policy, Resize, Snapshot, Verdict, Wait
 
 FORMAT = b"fairway-record "
 VERSION = 1
@@ -42,7 +28,7 @@ class RecordError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    world: World
+    world: engine.World
     plan: Plan
     policy: str = "fairway"
     faults: tuple[Fault, ...] = ()
@@ -51,7 +37,7 @@ class Record:
 
 
 class _Body(msgspec.Struct, frozen=True):
-    world: World
+    world: engine.World
     policy: str
     verdicts: tuple[tuple[str, msgspec.Raw], ...]
     shares: tuple[tuple[str, str, str, int], ...]
@@ -65,7 +51,7 @@ def record_of(
     snapshot: Snapshot, plan: Plan, *, policy: str = "fairway", by: Policy = FAIRWAY, faults: Iterable[Fault] = ()
 ) -> Record:
     """What is worth keeping of a cycle. `policy` names the preset, `by` is what was made of it."""
-    return Record(world_of(snapshot), plan, policy, tuple(faults), by.usage_weight, by.half_life)
+    return Record(engine.world_of(snapshot), plan, policy, tuple(faults), by.usage_weight, by.half_life)
 
 
 def write(path: Path, record: Record) -> None:

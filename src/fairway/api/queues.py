@@ -12,25 +12,11 @@ from msgspec.structs import replace
 from fairway import engine
 from fairway.engine import HOUR, selects
 
-from . import types
+from . import quantities, types
 from .accounts import used_in
 from .objects import FINALIZER, DisruptionBudgetObject, LabelSelector, PriorityClassObject
 from .pods import Surroundings
-from .quantities import (
-    MILLI,
-    Malformed,
-    Quantity,
-    amounts_of,
-    duration,
-    exact,
-    format,
-    parse,
-    share,
-    shown,
-    time,
-    time_text,
-    within,
-)
+from .quantities import Malformed, Quantity, amounts_of, duration, exact, parse, shown, time, time_text, within
 
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
@@ -98,7 +84,7 @@ def above_limits(line: Sequence[engine.Queue]) -> Iterator[str]:
 
 
 def _amount(said: engine.Share, resource: str) -> str:
-    return f"{said.amount / 10:g}%" if said.is_relative else format(said.amount, resource)
+    return f"{said.amount / 10:g}%" if said.is_relative else quantities.format(said.amount, resource)
 
 
 def _quotas(said: Sequence[types.QuotaSpec]) -> tuple[engine.Quota, ...]:
@@ -123,7 +109,7 @@ def _quota(said: types.QuotaSpec) -> engine.Quota:
 
 
 def _shares(said: Mapping[str, Quantity]) -> tuple[tuple[str, engine.Share], ...]:
-    return tuple((name, within(f"[{name}]", share, value, name)) for name, value in sorted(said.items()))
+    return tuple((name, within(f"[{name}]", quantities.share, value, name)) for name, value in sorted(said.items()))
 
 
 def _namespaces(said: LabelSelector, around: Surroundings) -> frozenset[str]:
@@ -187,7 +173,7 @@ def _decayed(said: types.DecayedAmount, base: int = 1) -> engine.Decayed:
 
 def _base(resource: str) -> int:
     """Base units in one of the resource as people count it."""
-    return 1000 if resource in MILLI else 1
+    return 1000 if resource in quantities.MILLI else 1
 
 
 def budget_used(period: str, used: types.BudgetUse, now: float) -> tuple[float, float | None]:

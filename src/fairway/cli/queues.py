@@ -1,4 +1,4 @@
-"""`fairway queues` and `fairway nodes`: who holds what, and what is asked for, as it is now.
+"""`fairway queues`: which of them holds what, and what is asked for, as it is now.
 
 What queues hold and have waiting is added up from the Workloads, since a Queue's own status is written at most once a
 minute. Only the share is read from there: what is due to a queue is decided, not counted.
@@ -13,7 +13,11 @@ from typing import Any
 import click
 import msgspec
 
+from fairway.api import quantities
 from fairway.api.names import lineage
+from fairway.api.pods import requests_of
+from fairway.api.queues import budget_used
+from fairway.api.types import BudgetUse
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Selection
@@ -79,8 +83,6 @@ class Requests:
         self._known: dict[tuple[bytes, tuple[tuple[str, str], ...]], Mapping[str, int]] = {}
 
     def of(self, podset: PodSet) -> Mapping[str, int]:
-        from fairway.api.pods import requests_of
-
         template = podset.template or Template()
         notes = (template.metadata and template.metadata.annotations) or {}
         key = bytes(template.spec), tuple(notes.items())
@@ -154,8 +156,6 @@ def _held(one: Held, each: Mapping[str, Mapping[str, int]]) -> Counter[tuple[str
 
 
 def _figures(tally: Tally) -> Thing:
-    from fairway.api import quantities
-
     usage: dict[str, dict[str, str]] = {}
     for (pool, resource), most in sorted(tally.usage.items()):
         usage.setdefault(pool, {})[resource] = quantities.format(most, resource)
@@ -208,14 +208,10 @@ def _fault(queue: Thing) -> str:
 
 def _budget(queue: Thing, now: float) -> Iterator[list[object]]:
     """What is left of its budget: what ended is spent, what runs has its time limit reserved."""
-    from fairway.api.queues import budget_used
-    from fairway.api.scalars import Malformed, exact
-    from fairway.api.types import BudgetUse
-
     budget, said = (queue.get("spec") or {}).get("budget"), queue.get("status") or {}
     if budget:
-        with suppress(Malformed):
-            whole, kept = float(exact(str(budget["gpuHours"]))), float(said.get("budgetReserved", 0))
+        with suppress(quantities.Malformed):
+            whole, kept = float(quantities.exact(str(budget["gpuHours"]))), float(said.get("budgetReserved", 0))
             spent = msgspec.convert(said.get("budgetSpent") or {}, BudgetUse)
             used, ends = budget_used(budget["period"], spent, now)
             hours = [f"{round(amount, 3):,}" for amount in (whole, used, kept, max(0.0, whole - used - kept))]
@@ -224,8 +220,6 @@ def _budget(queue: Thing, now: float) -> Iterator[list[object]]:
 
 def _written(queue: Thing) -> Tally:
     """What a queue holds as its status says; what it asks for is not there."""
-    from fairway.api import quantities
-
     said = queue.get("status") or {}
     usage = {(pool, name): quantities.parse(str(amount), name)
              for pool, amounts in (said.get("usage") or {}).items() for name, amount in amounts.items()}
@@ -247,8 +241,6 @@ def _is_old(queue: Thing, live: Tally) -> bool:
 
 def queue_lines(queue: Thing, live: Tally) -> list[list[object]]:
     """A line for each resource that the queue governs, and for others that it holds or asks for; at least one."""
-    from fairway.api import quantities
-
     spec, said = queue.get("spec") or {}, queue.get("status") or {}
     figures: list[list[object]] = []
     governed: set[str] = set()
@@ -274,15 +266,11 @@ def queue_lines(queue: Thing, live: Tally) -> list[list[object]]:
 
 
 def _asked(live: Tally, resource: str) -> str:
-    from fairway.api import quantities
-
     return "" if live.asked is None else quantities.decimal(live.asked[resource], resource)
 
 
 def _read(said: object, resource: str) -> str:
     """An amount of a quota as the others are shown; "" where there is none."""
-    from fairway.api import quantities
-
     text = "" if said is None else str(said)
     is_amount = text and not text.endswith("%") and resource in quantities.MILLI
     return quantities.decimal(quantities.parse(text, resource), resource) if is_amount else text
@@ -290,8 +278,6 @@ def _read(said: object, resource: str) -> str:
 
 def _borrowed(guaranteed: str, used: int, resource: str) -> str:
     """Usage above an amount that is guaranteed; "" where none is."""
-    from fairway.api import quantities
-
     if not guaranteed:
         return ""
     return quantities.decimal(max(0, used - quantities.parse(guaranteed, resource)), resource)
@@ -299,8 +285,6 @@ def _borrowed(guaranteed: str, used: int, resource: str) -> str:
 
 def _of(part: dict[str, Thing] | None, pool: str, resource: str) -> str:
     """The amount of a resource in one pool, or in all."""
-    from fairway.api import quantities
-
     pools = [amounts for name, amounts in (part or {}).items() if pool in ("*", name)]
     total = sum(quantities.parse(str(it[resource]), resource) for it in pools if resource in it)
     return quantities.decimal(total, resource) if pools else ""

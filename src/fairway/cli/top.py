@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairway.api.names import short_name
+from fairway.api.objects import FROZEN
+from fairway.api.pods import requests_of
+from fairway.api.quantities import decimal, parse
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Selection
@@ -93,8 +96,6 @@ async def _looked(client: Client, namespace: str, names: set[str] | None) -> lis
 
 async def _measured(client: Client, namespace: str) -> Measured:
     """What the server tells; nothing where it does not, or not to this user."""
-    from fairway.api.quantities import parse
-
     found: Measured = {}
     with suppress(ApiError):
         for pod in await client.list(Selection(kinds.POD_METRICS, namespace)):
@@ -106,9 +107,6 @@ async def _measured(client: Client, namespace: str) -> Measured:
 
 def _lines(pods: Iterable[Thing], measured: Measured) -> dict[tuple[str, str, str], Line]:
     """By namespace, workload and node, what its pods ask for there, and use."""
-    from fairway.api.objects import FROZEN
-    from fairway.api.pods import requests_of
-
     found: dict[tuple[str, str, str], Line] = {}
     for pod in pods:
         meta = pod["metadata"]
@@ -140,7 +138,6 @@ def _show(output: str, lines: list[Line], devices: list["Use"], space: str) -> N
 
 def _print(lines: list[Line], devices: list["Use"], space: str) -> None:
     """`space`: the namespace; "" of all."""
-    from fairway.api.quantities import decimal
     from fairway.node.machine import own_name
 
     here = [one for one in lines if one.node == own_name()]

@@ -9,10 +9,13 @@ import io
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import click
 
+from fairway.api.accounts import after, day_of, end_of_month
+from fairway.api.scalars import Malformed, duration
+from fairway.api.usage import SHOWN, Day, Figures, Usage, hours, plain
+from fairway.api.usage import usage as added_up
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Ref, Selection
@@ -20,9 +23,6 @@ from fairway.kube.kinds import Ref, Selection
 from .connect import on_cluster
 from .main import Problem, told
 from .output import output_option, print_table, show
-
-if TYPE_CHECKING:
-    from fairway.api.usage import Day, Figures, Usage
 
 MONTH = "fairway.dev/month"
 CLOSING_SECONDS, LOOK_SECONDS = 60.0, 0.2
@@ -42,8 +42,6 @@ class Period:
 
     def months(self) -> list[str]:
         """Those it touches."""
-        from fairway.api.accounts import day_of, end_of_month
-
         found = [self.first[:7]]
         while found[-1] < self.last[:7]:
             found.append(day_of(end_of_month(found[-1]))[:7])
@@ -66,14 +64,12 @@ async def usage(client: Client, namespace: str, by: str, as_csv: bool, output: s
     LOST is work since the last checkpoint that evictions cost; TOOK, what evictions for it cost others. A pool's
     capacity is all accounted for: what is held is starting, busy, idle or unknown, the rest reserved, draining or
     free."""
-    from fairway.api.usage import Day, usage
-
     period = _period(client.clock.now(), **said)
     if said["closing"]:
         await _close(client, said["closing"])
     named = Selection(kinds.USAGE_DAYS, labels=f"{MONTH} in ({','.join(period.months())})")
     days = [one for one in await client.list(named, Day) if period.first <= one.spec.day <= period.last]
-    found = usage(days, by)  # type: ignore[arg-type]
+    found = added_up(days, by)  # type: ignore[arg-type]
     if as_csv:
         click.echo(_csv(found, by), nl=False)
     else:
@@ -83,9 +79,6 @@ async def usage(client: Client, namespace: str, by: str, as_csv: bool, output: s
 
 
 def _period(now: float, since: str, period: str, closing: str) -> Period:
-    from fairway.api.accounts import after, day_of, end_of_month
-    from fairway.api.scalars import Malformed, duration
-
     if sum(map(bool, (since, period, closing))) > 1:
         raise Problem("--since, --period and --close each name the days: give one of them")
     if month := period or closing:
@@ -119,7 +112,7 @@ async def _is_closed(client: Client, month: str) -> bool:
     return bool(found and (found.get("status") or {}).get("closedAt"))
 
 
-def _open(period: Period, days: Iterable["Day"], *, is_closed: bool) -> str:
+def _open(period: Period, days: Iterable[Day], *, is_closed: bool) -> str:
     """What may still change, in a line; "" for nothing."""
     if is_closed:
         return ""
@@ -137,9 +130,7 @@ def _exact(amount: int, unit: int) -> str:
     return f"{'-' if amount < 0 else ''}{whole}{'.' if digits else ''}{digits}"
 
 
-def _csv(found: "Usage", by: str) -> str:
-    from fairway.api.usage import SHOWN
-
+def _csv(found: Usage, by: str) -> str:
     text, pools = io.StringIO(), {one.name: one for one in found.pools} if by == "pool" else {}
     lines, more = csv.writer(text, lineterminator="\n"), MORE if pools else ()
     named = (*(f"{name}_gpu_seconds" for name in SHOWN[:-1]), "cost", *(f"{name}_gpu_seconds" for name in more))
@@ -151,15 +142,11 @@ def _csv(found: "Usage", by: str) -> str:
     return text.getvalue()
 
 
-def _cells(figures: "Figures") -> list[str]:
-    from fairway.api.usage import SHOWN
-
+def _cells(figures: Figures) -> list[str]:
     return [_exact(getattr(figures, name), 1_000_000 if name == "cost" else 1000) for name in SHOWN]
 
 
-def _print(found: "Usage", by: str) -> None:
-    from fairway.api.usage import hours
-
+def _print(found: Usage, by: str) -> None:
     has_cost = any(one.figures.cost for one in found.lines)
     head = [by.upper(), *(HEAD if has_cost else HEAD[:-1])]
     called = _called({one.name for one in found.lines}) if by == "user" else {}
@@ -182,16 +169,12 @@ def _called(users: set[str]) -> dict[str, str]:
     return {user: part if part and shared[part] == 1 else user for user, part in parts.items()}
 
 
-def _line(one: "Figures") -> list[str]:
-    from fairway.api.usage import hours
-
+def _line(one: Figures) -> list[str]:
     return [*(hours(getattr(one, name)) for name in ("allocated", "starting", "busy", "idle", "unknown", "lost",
                                                       "took")), f"{one.cost / 1_000_000:,.2f}"]  # fmt: skip
 
 
-def _plain(found: "Usage", period: Period, days: Iterable["Day"]) -> dict[str, object]:
-    from fairway.api.usage import plain
-
+def _plain(found: Usage, period: Period, days: Iterable[Day]) -> dict[str, object]:
     lines = [{"name": one.name, "lateOf": one.late or None, "depth": one.depth, **plain(one.figures)}
              for one in found.lines]  # fmt: skip
     until = max((one.status.until for one in days), default=None)

@@ -40,24 +40,9 @@ from fairway.kube.events import About
 from fairway.kube.kinds import Ref, ref
 from fairway.kube.turnstile import side_by_side
 
+from . import bind
 from . import status as life
-from .bind import (
-    adopted,
-    assign,
-    by_podset,
-    dropping,
-    ended_at,
-    holds_room,
-    is_of_others,
-    is_over,
-    is_released,
-    ref_of,
-    release,
-    remove,
-    strays,
-    take_back,
-    within,
-)
+from .bind import holds_room, is_of_others, is_over, is_released, ref_of
 from .binder import Binder
 from .cases import GROUP_FULL, Case
 from .held import served, value_of
@@ -98,7 +83,7 @@ class Life:
     async def tend(self, case: Case) -> float | None:
         """The next thing for this workload; when to look again, if nothing happens before."""
         said, owner = case.workload, case.owner
-        await remove(self.means.client, filter(is_released, case.pods))
+        await bind.remove(self.means.client, filter(is_released, case.pods))
         if said is None:
             return await self._make(case)
         if is_alone(said):
@@ -314,7 +299,7 @@ class Life:
         """Where others bound these pods."""
         value, pool = value_of(said), self.means.facts.state.pool_of(bound[0].spec.node_name)
         empty = Admission(pool, tuple(PodSetPlacement(one.name, ()) for one in value.podsets))
-        return adopted(empty, value, bound, said.metadata.uid)
+        return bind.adopted(empty, value, bound, said.metadata.uid)
 
     async def _turn_out(self, case: Case, said: WorkloadObject, owner: PodsOwner) -> float:
         """Evicts bare pods that run before their turn from where others bound them: only so are they made again."""
@@ -347,19 +332,19 @@ class Life:
             return min(filter(None, lingering), default=None)
         self._note_written(case.key, await owner.start(self.means.client))
         await thaw(self.means.client, case.pods)
-        if not (left := within(placed, value, case.pods)).is_same(placed):
+        if not (left := bind.within(placed, value, case.pods)).is_same(placed):
             await self.losses.cut(case.key, left)
             return self.means.now() + SETTLE_SECONDS
         uid = said.metadata.uid
         is_shared = any(is_of_others(pod, uid) for pod in case.pods)
-        if is_shared and not (moved := adopted(placed, value, case.pods, uid)).is_same(placed):
+        if is_shared and not (moved := bind.adopted(placed, value, case.pods, uid)).is_same(placed):
             await self.losses.cut(case.key, moved)
             return self.means.now() + SETTLE_SECONDS
         if (again := await self.losses.count(case, placed, owner)) is not None:
             return again
-        turns = [(*each, assign(*each)) for each in by_podset(placed, value, case.pods)]
+        turns = [(*each, bind.assign(*each)) for each in bind.by_podset(placed, value, case.pods)]
         if crowded := self.losses.crowded(case.key, [one for *_, given in turns for one in given]):
-            await self.losses.give_way(case, dropping(placed, crowded), crowded)
+            await self.losses.give_way(case, bind.dropping(placed, crowded), crowded)
             return self.means.now() + SETTLE_SECONDS
         late, ranks = False, ranks_of(owner, placed, value, case.pods)
         for placement, pods, given in turns:
@@ -368,7 +353,7 @@ class Life:
             if ranks:
                 await ranks.tell(self.means.client, ranks.now(free))
             found_by = owner.found_by() if isinstance(owner, JobOwner) else ()
-            await take_back(self.means.client, strays(placement, pods), said.metadata.name, found_by)
+            await bind.take_back(self.means.client, bind.strays(placement, pods), said.metadata.name, found_by)
             chosen, notes = (ranks.chosen(free), ranks.notes(ranks.now(free))) if ranks else (free, {})
             await self.binder.bind(said, chosen, notes)
         if not is_up and not any(map(self._is_stale, case.pods)) and are_up(case, owner, placed):
@@ -426,7 +411,7 @@ class Life:
         judged, client, name = list[PodObject](), self.means.client, case.key.partition("/")[2]
         if isinstance(owner, JobOwner) and owner.job.spec.pod_failure_policy and not owner.is_off():
             judged = [pod for pod in case.pods if holds_room(pod) and pod.metadata.deletion_timestamp is None]
-            await side_by_side(release(client, pod, name, owner.found_by()) for pod in judged)
+            await side_by_side(bind.release(client, pod, name, owner.found_by()) for pod in judged)
         self._note_written(case.key, await owner.stop(client))
         await side_by_side(client.delete(ref_of(pod), uid=pod.metadata.uid) for pod in judged)
 
@@ -457,7 +442,7 @@ class Life:
         """When it ended: now, or before this controller led, as its pods' containers say. A node's clock that has this
         before its start is not believed."""
         now, status = self.means.now(), case.workload.status if case.workload else WorkloadStatus()
-        ends = [*(ended_at(pod, now) for pod in case.pods), self.means.cases.gone.get(case.key, 0.0)]
+        ends = [*(bind.ended_at(pod, now) for pod in case.pods), self.means.cases.gone.get(case.key, 0.0)]
         began, end = since(status, "Running") or since(status, "Admitted") or now, max(ends)
         return max(began, end) if int(began) <= end < self.means.election.leads_from else now
 

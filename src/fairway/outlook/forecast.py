@@ -31,33 +31,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fairway.engine import (
-    ENOUGH,
-    HOUR,
-    Admit,
-    Cycle,
-    Draft,
-    Facts,
-    Foreseen,
-    Group,
-    Ledger,
-    Mask,
-    Policy,
-    QueueTree,
-    Reason,
-    Snapshot,
-    Values,
-    Wait,
-    Workload,
-    World,
-    could_hold,
-    decide,
-    job_family,
-    open_pools,
-    snapshot_of,
-    state_of,
-    world_of,
-)
+from fairway import engine
+from fairway.engine import HOUR, Admit, Cycle, Policy, QueueTree, Reason, Snapshot, Values, Wait, Workload, World
 
 from .forward import Forward, Work
 
@@ -134,7 +109,7 @@ class Runtimes:
     """How long workloads run, as a distribution of each, but for those whose runtime is known, in seconds."""
 
     def __init__(self, tree: QueueTree, snapshot: Snapshot, known: Mapping[str, float]) -> None:
-        self._tree, self.foreseen, self._known = tree, Foreseen(snapshot), known
+        self._tree, self.foreseen, self._known = tree, engine.Foreseen(snapshot), known
 
     def left(self, workload: Workload, part: float, *, ran: float = 0.0) -> float:
         """The seconds it goes on for, of which `part` of its kind go on for less; `ran`: those it has run."""
@@ -167,7 +142,7 @@ class Runtimes:
     def stretch(self, workload: Workload) -> float:
         """Of the wait until p90, in its queue."""
         branch = self._tree.branches.get(workload.queue)
-        return (branch.queue.ledger if branch else Ledger()).stretch
+        return (branch.queue.ledger if branch else engine.Ledger()).stretch
 
     def _mean(self, workload: Workload) -> float:
         limit = self._tree.time_limit(workload)
@@ -222,13 +197,13 @@ class Futures:
     """What may come of a world; `line`: the waiting workloads, in order."""
 
     def __init__(self, world: World, policy: Policy, question: Question) -> None:
-        snapshot = snapshot_of(world)
+        snapshot = engine.snapshot_of(world)
         self.effort, self._cycles = question.effort, question.effort.cycles(snapshot)
         self.line, self._holds, self._renewals = line_of(snapshot, policy)
         self._world, self._policy = world, policy
         self._seasons = _seasons(world.recent, world.now)
         self._sizes = Sizes(snapshot)
-        self._runtimes = Runtimes(Draft(snapshot, policy).tree, snapshot, question.known)
+        self._runtimes = Runtimes(engine.Draft(snapshot, policy).tree, snapshot, question.known)
         self._since = {one.workload.key: one.admitted_at for one in world.running}
         self._work = np.array([self._sizes.of(one) * self._runtimes.left(one, 0.5) for one in self.line])
         followed = {one.key for one in self.line[:MOST_WAITING]}
@@ -256,7 +231,7 @@ class Futures:
         longest = first + self._runtimes.stretch(one) * (p90 - first) if p90 > first else p90
         return min(longest, max(p90, self._holds.get(one.key, inf)))
 
-    def run(self, chance: np.random.Generator) -> tuple[Values, Mask]:
+    def run(self, chance: np.random.Generator) -> tuple[Values, engine.Mask]:
         """One future. float64[line]: starts; bool[line]: whether the run came to them."""
         end = self._follow(chance) if self._cycles else self._cut_at_once()
         starts = np.array([end.starts.get(one.key, inf) for one in self.line])
@@ -268,7 +243,7 @@ class Futures:
 
     def _drawn(self, chance: np.random.Generator) -> Work:
         """The seconds that each works from now on."""
-        parts = defaultdict[Group, float](chance.random)
+        parts = defaultdict[engine.Group, float](chance.random)
 
         def work(workload: Workload) -> float:
             began, batch = self._since.get(workload.key), self._runtimes.foreseen.unknown_batch(workload)
@@ -281,7 +256,7 @@ class Futures:
     def _follow(self, chance: np.random.Generator) -> End:
         """One run, until the workloads asked about have started, nothing more can start, or it is cut off."""
         work, line = self._drawn(chance), self.line[:MOST_WAITING]
-        state = state_of(replace(self._world, pending=tuple(line[:MOST_SEEN])))
+        state = engine.state_of(replace(self._world, pending=tuple(line[:MOST_SEEN])))
         ahead = Forward(state, self._policy, work, now=self._world.now, is_checked=False)
         arrivals = Arrivals(ahead, self._seasons, chance)
         hidden, waiting, depth = iter(line[MOST_SEEN:]), {one.key for one in line}, len(line[:MOST_SEEN])
@@ -322,8 +297,8 @@ def line_of(snapshot: Snapshot, policy: Policy) -> tuple[list[Workload], dict[st
     if not snapshot.is_usable.any():
         return [], {}, {}
     pending = {one.key: one for one in snapshot.pending}
-    verdicts = [it for it in decide(policy.seen(snapshot), policy).verdicts if it.workload in pending]
-    alone = Cycle(snapshot_of(replace(world_of(snapshot), pending=(), running=())), policy)
+    verdicts = [it for it in engine.decide(policy.seen(snapshot), policy).verdicts if it.workload in pending]
+    alone = Cycle(engine.snapshot_of(replace(engine.world_of(snapshot), pending=(), running=())), policy)
     known, stuck = dict[tuple[object, ...], bool](), _stuck(snapshot, alone.tree)
     may = [it for it in verdicts if it.workload not in stuck and (isinstance(it, Admit) or (
         isinstance(it, Wait) and it.reason not in NEVER and _may_start(pending[it.workload], alone, known)
@@ -334,7 +309,7 @@ def line_of(snapshot: Snapshot, policy: Policy) -> tuple[list[Workload], dict[st
     return [pending[it.workload] for it in may], holds, renewals
 
 
-def _renewal(facts: Facts, snapshot: Snapshot) -> Renewal:
+def _renewal(facts: engine.Facts, snapshot: Snapshot) -> Renewal:
     """It may start before the next period unless what is spent forbids it; never, where it needs more than the whole
     budget."""
     budget, spent, _, needed = facts.spending or (0.0,) * 4
@@ -358,12 +333,12 @@ def _stuck(snapshot: Snapshot, tree: QueueTree) -> set[str]:
 def _may_start(workload: Workload, alone: Cycle, known: dict[tuple[object, ...], bool]) -> bool:
     """Whether quota and the usable nodes would let it start in a cluster in which nothing runs. `known`: what was found
     for similar workloads."""
-    pools, _ = open_pools(workload, alone)
+    pools, _ = engine.open_pools(workload, alone)
     if not pools or alone.snapshot.is_usable.all():
         return bool(pools)
     key = id(workload.podsets), workload.topology, pools
     if key not in known:
-        known[key] = could_hold(alone.draft, alone.ask(workload, alone.least(workload)), pools)
+        known[key] = engine.could_hold(alone.draft, alone.ask(workload, alone.least(workload)), pools)
     return known[key]
 
 
@@ -372,7 +347,7 @@ def _seasons(recent: Sequence[Workload], now: float) -> list[Season]:
     hour had too few bursts to tell anything, the day stands for it."""
     hour, day = (_bursts(one for one in recent if one.submitted > now - window) for window in (HOUR, WINDOW))
     seasons = [Season(hour, HOUR / max(1, len(hour)), now + HOUR), Season(day, WINDOW / max(1, len(day)), inf)]
-    return [one for one in seasons if len(one.bursts) >= ENOUGH]
+    return [one for one in seasons if len(one.bursts) >= engine.ENOUGH]
 
 
 class Arrivals:
@@ -403,7 +378,7 @@ def _bursts(workloads: Iterable[Workload]) -> list[list[Workload]]:
     """Similar workloads that came within BURST_SECONDS."""
     groups: defaultdict[tuple[object, ...], list[Workload]] = defaultdict(list)
     for one in workloads:
-        groups[one.queue, one.user, job_family(one.name), one.submitted // BURST_SECONDS].append(one)
+        groups[one.queue, one.user, engine.job_family(one.name), one.submitted // BURST_SECONDS].append(one)
     return list(groups.values())
 
 

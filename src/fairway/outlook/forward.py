@@ -18,30 +18,8 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import count as counter
 
-from fairway.engine import (
-    Admission,
-    Admit,
-    Ended,
-    Evict,
-    Eviction,
-    Fact,
-    Fault,
-    Finish,
-    Gone,
-    Keep,
-    Plan,
-    Policy,
-    Resize,
-    Running,
-    Snapshot,
-    State,
-    Wait,
-    Workload,
-    budgeted,
-    counts_of,
-    decide,
-    gpus_of,
-)
+from fairway import engine
+from fairway.engine import Admission, Admit, Evict, Gone, Plan, Policy, Resize, Running, Snapshot, Workload, counts_of
 from fairway.referee import check
 
 Work = Callable[[Workload], float]
@@ -84,14 +62,14 @@ class Step:
     now: float
     snapshot: Snapshot
     plan: Plan
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[engine.Fault, ...] = ()
 
 
 class Forward:
     """`work(workload)` is asked once for each workload: the seconds it needs. `is_checked`: the referee sees all."""
 
     def __init__(
-        self, state: State, policy: Policy, work: Work, *, now: float = 0.0, is_checked: bool = True
+        self, state: engine.State, policy: Policy, work: Work, *, now: float = 0.0, is_checked: bool = True
     ) -> None:
         self.state, self.policy, self.now = state, replace(policy, tells_why=False), now
         self.progress: dict[str, Progress] = {}
@@ -115,7 +93,7 @@ class Forward:
         """`act` is done at `time`, before that moment's decision."""
         heappush(self._events, (time, next(self._order), act))
 
-    def observe(self, *facts: Fact, is_news: bool = True) -> None:
+    def observe(self, *facts: engine.Fact, is_news: bool = True) -> None:
         """The world says so, now. Without `is_news` it is known to change no verdict, and no cycle is run for it."""
         if is_news:
             self._has_changed, self._has_only_ends = True, False
@@ -154,7 +132,7 @@ class Forward:
         """Cycles of this moment: a plan that changed something is followed by another."""
         for _ in range(MOST_CYCLES_AT_ONCE):
             snapshot = self.policy.seen(self.state.snapshot(self.now))
-            plan = decide(snapshot, self.policy)
+            plan = engine.decide(snapshot, self.policy)
             faults = tuple(check(snapshot, plan)) if self._is_checked else ()
             self._has_changed = self._has_only_ends = False
             yield Step(self.now, snapshot, plan, faults)
@@ -171,7 +149,7 @@ class Forward:
         is_news = _may_follow(snapshot, self.policy)
         for verdict in plan.verdicts:
             match verdict:
-                case Keep() | Wait():
+                case engine.Keep() | engine.Wait():
                     pass
                 case Admit(workload=key) if not verdict.after:
                     self._start(pending.get(key) or self.running[key].workload, verdict, is_news=is_news)
@@ -181,7 +159,7 @@ class Forward:
                     self._evict(verdict)
                 case Resize():
                     self._resize(verdict)
-                case Finish(workload=key):
+                case engine.Finish(workload=key):
                     self._finish(key, succeeded=False)
 
     def _promise(self, workload: Workload, verdict: Admit) -> None:
@@ -243,7 +221,7 @@ class Forward:
             self._spend(key)
             self._note(key, has_finished=True)
         self._drop(key)
-        self.observe(Ended(key, succeeded) if key in self._awaited else Gone("Workload", key))
+        self.observe(engine.Ended(key, succeeded) if key in self._awaited else Gone("Workload", key))
 
     def _note(self, key: str, *, has_finished: bool) -> None:
         ran = self.progress[key].ran if key in self.progress else None
@@ -269,7 +247,7 @@ class Forward:
     def _spend(self, key: str) -> None:
         """Count all that it used in the budgets of its queue and of those above it."""
         known, workload, attained = self._queues, self.running[key].workload, self.progress[key].attained
-        parts = budgeted(
+        parts = engine.budgeted(
             lambda one: known[one].parent if one in known else "", workload.queue, attained, workload.days
         )
         for name, part in parts.items():
@@ -287,7 +265,7 @@ class Forward:
         self._bank(key)
         self._note(key, has_finished=False)
         self._lose_unsaved(key)
-        past = Eviction(self.now, verdict.cause, beneficiary=verdict.beneficiary)
+        past = engine.Eviction(self.now, verdict.cause, beneficiary=verdict.beneficiary)
         workload = replace(one.workload, evictions=(*one.workload.evictions, past)[-MOST_EVICTIONS:])
         leaving = replace(one, workload=workload, is_leaving=True, leaving_since=self.now, moves_to=verdict.admission)
         self._stand(leaving)
@@ -340,7 +318,7 @@ def _is_restless(one: Running) -> bool:
 
 def _gpus(one: Running) -> float:
     """That it holds."""
-    return gpus_of(one.workload.podsets, counts_of(one.workload.podsets, one.admission))
+    return engine.gpus_of(one.workload.podsets, counts_of(one.workload.podsets, one.admission))
 
 
 def rate_of(one: Running) -> float:

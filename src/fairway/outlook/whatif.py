@@ -14,29 +14,8 @@ asks about the same change.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from fairway.engine import (
-    DEVICE,
-    GPU,
-    Account,
-    Draft,
-    Facts,
-    Gone,
-    Plan,
-    Policy,
-    Reason,
-    Running,
-    State,
-    Topology,
-    Wait,
-    Workload,
-    World,
-    amounts,
-    cache_of,
-    decide,
-    most_between,
-    state_of,
-    turns,
-)
+from fairway import engine
+from fairway.engine import DEVICE, GPU, Draft, Facts, Reason, Running, Wait, Workload, World, most_between, turns
 
 MOST_OTHERS = 16  # queues tried, pools, and workloads named as blocking
 MOST_LOOKS, DECISION = 50_000, 64  # looks for one workload; what a decision costs beside its nodes and workloads
@@ -44,7 +23,7 @@ MINUTE = 60.0
 SHORT_OF_ROOM = (Reason.NO_ROOM, Reason.FRAGMENTED, Reason.NO_DOMAIN)
 
 
-def what_if(world: World, wait: Wait, policy: Policy) -> Facts:
+def what_if(world: World, wait: Wait, policy: engine.Policy) -> Facts:
     """The facts of the wait, with what would change it."""
     return WhatIf(world, policy).facts(wait)
 
@@ -52,16 +31,16 @@ def what_if(world: World, wait: Wait, policy: Policy) -> Facts:
 class WhatIf:
     """Asks for several workloads of one world, `waits` at most; the state is made once."""
 
-    def __init__(self, world: World, policy: Policy, waits: int = 1) -> None:
-        self._world, self._policy, state = world, replace(policy, tells_why=False), state_of(world)
+    def __init__(self, world: World, policy: engine.Policy, waits: int = 1) -> None:
+        self._world, self._policy, state = world, replace(policy, tells_why=False), engine.state_of(world)
         self._basis = Basis(state, Draft(self._policy.seen(state.snapshot(world.now)), self._policy))
         seen = DECISION + len(world.nodes) + len(world.running) + len(world.pending)
         self._decisions = MOST_LOOKS // seen // waits
 
-    def plan(self) -> Plan:
+    def plan(self) -> engine.Plan:
         """What is decided as it is."""
         policy = replace(self._policy, tells_why=True)
-        return decide(policy.seen(self._basis.state.snapshot(self._world.now)), policy)
+        return engine.decide(policy.seen(self._basis.state.snapshot(self._world.now)), policy)
 
     def facts(self, wait: Wait) -> Facts:
         """The facts of the wait, with what would change it."""
@@ -111,7 +90,7 @@ class Basis:
     """What is changed and decided on. `draft`: of the state as it is. `known`: decisions without some of the running
     workloads, by the keys of these."""
 
-    state: State
+    state: engine.State
     draft: Draft
     known: dict[frozenset[str], Decision] = field(default_factory=dict)
 
@@ -137,14 +116,14 @@ class Trial:
 
     def _decision(self, changed: Workload, without: Sequence[Running]) -> Decision:
         state, policy, now = self._basis.state, self._basis.draft.policy, self._basis.draft.snapshot.now
-        state.observe(changed, *(Gone("Workload", one.workload.key) for one in without))
+        state.observe(changed, *(engine.Gone("Workload", one.workload.key) for one in without))
         decision = Decision(turns(policy.seen(state.snapshot(now)), policy))
         state.observe(self._ours, *without)
         return decision
 
     def _has_room(self, changed: Workload, without: Sequence[Running]) -> bool:
         """Whether in some pool each podset has room, quota, order and the other podsets apart."""
-        draft, cache = self._basis.draft, cache_of(self._basis.draft)
+        draft, cache = self._basis.draft, engine.cache_of(self._basis.draft)
         with draft.trial():
             for one in without:
                 draft.vanish(one.workload.key)
@@ -199,7 +178,7 @@ def _out_of_reach(
     return ((kind, tuple(sorted(keys)), None) for kind, keys in found.items() if keys)
 
 
-def _keep_within(accounts: Mapping[str, Account], pool: str, more: Mapping[str, int]) -> bool:
+def _keep_within(accounts: Mapping[str, engine.Account], pool: str, more: Mapping[str, int]) -> bool:
     """Whether a queue has quotas for the pool, and holds with so much more no more than is guaranteed to it."""
     own = [accounts[name] for name in (pool, "*") if name in accounts]
     return bool(own) and all(one.keeps_within(one.guaranteed, more) for one in own)
@@ -232,7 +211,7 @@ def _fewer_gpus(ours: Workload, trial: Trial) -> int | None:
         return None
 
     def less(gpus: int) -> Workload:
-        requests = amounts(asked | {GPU: gpus * DEVICE})
+        requests = engine.amounts(asked | {GPU: gpus * DEVICE})
         return replace(ours, podsets=(replace(podset, pod=replace(podset.pod, requests=requests)),))
 
     return most_between(0, asked[GPU] // DEVICE, lambda gpus: trial.starts(less(gpus))) * DEVICE or None
@@ -241,7 +220,7 @@ def _fewer_gpus(ours: Workload, trial: Trial) -> int | None:
 def _unbound(ours: Workload) -> Workload:
     """The same without what its topology requires."""
 
-    def free(topology: Topology) -> Topology:
+    def free(topology: engine.Topology) -> engine.Topology:
         return replace(topology, required="", preferred=topology.preferred or topology.required)
 
     podsets = tuple(replace(one, topology=free(one.topology)) for one in ours.podsets)

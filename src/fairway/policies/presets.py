@@ -15,29 +15,12 @@ from itertools import accumulate
 from math import inf
 from typing import Generic, TypeVar
 
-from fairway.engine import (
-    DAY,
-    DEVICE,
-    FAIRWAY,
-    GPU,
-    NAME,
-    PodSet,
-    Policy,
-    Running,
-    Segment,
-    Snapshot,
-    Topology,
-    Workload,
-    counts_of,
-    gpus,
-    gpus_of,
-    largest_node,
-    level,
-)
+from fairway import engine
+from fairway.engine import DEVICE, GPU, NAME, PodSet, Policy, Running, Snapshot, Topology, Workload, gpus, largest_node
 
 One = TypeVar("One", Workload, Running)
 
-PATIENCE = 6 * DAY
+PATIENCE = 6 * engine.DAY
 """Seconds of waiting after which a workload that had less goes no longer first (Tiresias: PromoteKnob)."""
 SOONER = 2 / 3
 """The part of it after which a gang is brought up that no node could hold: nodes come free together only if kept."""
@@ -109,12 +92,12 @@ Value = Callable[[AnyRated, float], int]
 def least_remaining(one: AnyRated, served: float) -> int:
     """The less there is to do, the higher."""
     whole = one.workload.expected_runtime
-    return -64 if whole is None else -level(whole - served / one.size)
+    return -64 if whole is None else -engine.level(whole - served / one.size)
 
 
 def least_attained(one: AnyRated, served: float) -> int:
     """The less it has had, in GPU-hours, the higher (Tiresias); one that has waited too long is above all."""
-    return 1 if one.is_aged else -level(served / 3600)
+    return 1 if one.is_aged else -engine.level(served / 3600)
 
 
 def bring_up(those: Sequence[AnyRated], patience: float, now: float, gpus: float) -> None:
@@ -139,7 +122,7 @@ def waiting(most: float, one: Workload) -> Rated[Workload]:
 
 
 def standing(most: float, one: Running) -> Rated[Running]:
-    held = gpus_of(one.workload.podsets, counts_of(one.workload.podsets, one.admission))
+    held = engine.gpus_of(one.workload.podsets, engine.counts_of(one.workload.podsets, one.admission))
     runs = () if one.admitted_at is None else (held, one.admitted_at)
     return Rated(one, one, one.workload, size(one.workload), gpus(one.workload) > most, *runs)
 
@@ -199,14 +182,14 @@ def gathered(most: int, workload: Workload) -> Rated[Workload]:
 def in_nodes(podset: PodSet, most: int) -> PodSet:
     pods = most // max(1, dict(podset.pod.requests).get(GPU, most))
     is_free = podset.count > 1 < pods and podset.topology == Topology()
-    return replace(podset, topology=Topology(segments=(Segment(NAME, pods),))) if is_free else podset
+    return replace(podset, topology=Topology(segments=(engine.Segment(NAME, pods),))) if is_free else podset
 
 
 IN_TURN = Policy(ordering=by_submission, is_strict=False, makes_room=False, hold_depth=0)
 STRICT = replace(IN_TURN, is_strict=True, view=consolidated)
 
 PRESETS = {
-    "fairway": FAIRWAY,
+    "fairway": engine.FAIRWAY,
     "fifo": IN_TURN,
     "strict-fifo": STRICT,
     "sjf": replace(STRICT, ordering=by_claim),

@@ -8,23 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from fairway.engine import (
-    CPU,
-    GPU,
-    MEMORY,
-    Expression,
-    Node,
-    PodClass,
-    PodSet,
-    Pool,
-    Queue,
-    Quota,
-    Share,
-    Term,
-    Workload,
-    amounts,
-    selects,
-)
+from fairway import engine
+from fairway.engine import CPU, GPU, MEMORY, Node, PodClass, PodSet, Pool, Queue, Quota, Share, Workload, selects
 
 GIB = 1 << 30
 NAMESPACE = "sim"
@@ -140,8 +125,8 @@ def workload_of(job: Job, pods: dict[PodClass, PodClass]) -> Workload:
     asked = {GPU: job.gpus if whole else 0, CPU: job.cpus or 0, MEMORY: job.memory or 0}
     pod = PodClass(
         namespace=NAMESPACE,
-        requests=amounts({name: amount for name, amount in asked.items() if amount}),
-        affinity=(Term((Expression(GPU_PRODUCT, "In", job.gpu_types),)),) if job.gpu_types else (),
+        requests=engine.amounts({name: amount for name, amount in asked.items() if amount}),
+        affinity=(engine.Term((engine.Expression(GPU_PRODUCT, "In", job.gpu_types),)),) if job.gpu_types else (),
         gpu_fraction=0 if whole else job.gpus,
     )
     podset = PodSet("worker", job.workers, job.min_workers or job.workers, pods.setdefault(pod, pod))

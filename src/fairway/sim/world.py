@@ -16,25 +16,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from fairway import engine
-from fairway.engine import (
-    DEVICE,
-    GPU,
-    RANK,
-    SHARED,
-    Admit,
-    Gone,
-    Node,
-    PodClass,
-    Policy,
-    Snapshot,
-    State,
-    Verdict,
-    Wait,
-    Workload,
-    groups,
-    learn,
-    world_of,
-)
+from fairway.engine import DEVICE, GPU, RANK, SHARED, Admit, Gone, Node, PodClass, Policy, Snapshot, Verdict, Wait
 from fairway.outlook import Attempt, Forward, Step
 
 from .load import Job, Load, merged, workload_of
@@ -59,14 +41,14 @@ class World:
         self.load, self.mechanics, self._is_strict = load, mechanics, bool(policy.is_strict)
         self._orders_by_what_was_learned = policy.ordering is None
         self._learns = policy.ordering is None or policy.hold_depth != 0 or any(map(policy.holds, load.pools))
-        state = State()
+        state = engine.State()
         state.observe(*load.pools, *load.queues, *load.nodes)
         self.jobs = {f"sim/{job.id}": job for job in load.jobs}
         self.forward = Forward(state, policy, lambda it: self.jobs[it.key].duration, is_checked=is_checked)
         self.ended = 0
         self._queues = {queue.name: queue for queue in load.queues}
         self._pods: dict[PodClass, PodClass] = {}
-        self._hidden: defaultdict[Kind, list[tuple[float, str, Workload]]] = defaultdict(list)
+        self._hidden: defaultdict[Kind, list[tuple[float, str, engine.Workload]]] = defaultdict(list)
         self._shown: defaultdict[Kind, set[str]] = defaultdict(set)
         self._most = defaultdict[Kind, int](lambda: SHOWN)
         self._longest: defaultdict[Kind, float] = defaultdict(float)  # that is or was shown since there was none
@@ -103,7 +85,7 @@ class World:
     def whole(self, snapshot: Snapshot) -> engine.World:
         """The world of a step with all who wait in it, also who was not shown: what a forecast must know."""
         hidden = (one for heap in self._hidden.values() for _, _, one in heap if one.key not in self._ends)
-        known = world_of(snapshot)
+        known = engine.world_of(snapshot)
         return replace(known, pending=(*known.pending, *hidden))
 
     def series(self) -> Series:
@@ -128,7 +110,7 @@ class World:
             checkpoint_interval=self.mechanics.checkpoint_seconds,
             restart_seconds=self.mechanics.restart_seconds,
         )
-        batch = groups(workload)[0] if self._orders_by_what_was_learned else None
+        batch = engine.groups(workload)[0] if self._orders_by_what_was_learned else None
         likeness = job.user, job.priority, workload.podsets, workload.time_limit, batch
         kind = self._kind[key] = job.queue, *(() if self._is_strict else likeness)
         first = workload.expected_runtime or 0.0
@@ -192,7 +174,7 @@ class World:
         """A queue remembers how long its workloads ran, as its status does on a cluster; nobody asks a policy that
         neither orders by it nor keeps room."""
         queue = self._queues[job.queue]
-        known = learn(dict(queue.ledger.runtimes), workload_of(job, self._pods), job.needs)
+        known = engine.learn(dict(queue.ledger.runtimes), workload_of(job, self._pods), job.needs)
         queue = replace(queue, ledger=replace(queue.ledger, runtimes=tuple(known.items())))
         self._queues[job.queue] = queue
         self.forward.state.observe(queue)
