@@ -110,7 +110,7 @@ def test_a_finished_workload_is_over_and_keeps_what_it_was_served() -> None:
     held = life.served(status, now=160.0, held={"nvidia.com/gpu": 2000})
     done = life.finish(held, Said("Done"), succeeded=True, now=160.0)
     assert (done.phase, done.attained, since(done, "Finished")) == ("Succeeded", 120.0, 160.0)
-    assert life.is_over(done)
+    assert done.is_over
 
 
 def test_a_finished_workload_is_served_no_more_though_its_end_is_written_again() -> None:

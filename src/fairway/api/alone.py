@@ -55,7 +55,7 @@ def workload_of_pod(pod: objects.PodObject) -> WorkloadObject | None:
     """The Workload that a pod stands for, without a resourceVersion, since it is written nowhere; None where it is to
     have one of its own, or is none of Fairway's. Raises Malformed."""
     is_bound = is_its_own(pod)
-    if not is_bound and (pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed") or not is_plain(pod)):
+    if not is_bound and (pod.spec.node_name or pod.status.is_over or not is_plain(pod)):
         return None
     meta, spec = pod.metadata, _wanted(_likeness(pod))
     gone = meta.deletion_timestamp if not is_disrupted(pod.status) else None
@@ -98,7 +98,7 @@ def _status(pod: objects.PodObject) -> WorkloadStatus:
     told = [objects.Condition("Admitted", "True", "Admitted", "", at)]
     where = AdmissionStatus(meta.annotations.get(objects.POOL, ""), (PodSetNodes(MAIN, nodes),))
     found = WorkloadStatus("Admitted", admission=where, attempt=1)
-    is_over = status.phase in ("Succeeded", "Failed") and not is_lost(status) and meta.deletion_timestamp is None
+    is_over = status.is_over and not is_lost(status) and not meta.is_going
     if not is_over:
         ready = _since(pod, "Ready")
         told += [objects.Condition("Running", "True", "PodsReady", "", ready)] if ready else []

@@ -68,7 +68,7 @@ def node(
         is_ready=all(one.status == "True" for one in status.conditions if one.type == "Ready"),
         is_unschedulable=said.spec.unschedulable,
         is_unhealthy=any(mark.lower() != "false" for mark in marks),
-        is_leaving=meta.deletion_timestamp is not None,
+        is_leaving=meta.is_going,
         can_pause=meta.annotations.get(objects.CAN_PAUSE) in ("true", objects.TO_DISK),
         is_short=any(one.type == "MemoryPressure" and one.status == "True" for one in status.conditions),
         can_save=meta.annotations.get(objects.CAN_PAUSE) == objects.TO_DISK,

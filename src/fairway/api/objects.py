@@ -34,6 +34,7 @@ DEFAULT_SCHEDULER, HOLLOW = "default-scheduler", "fairway.dev/hollow"
 ATTEMPT = "fairway.dev/attempt"  # on a pod: name and uid of its Workload, and status.attempt; with slashes
 RELEASED = "fairway.dev/released"  # on a pod that its Job owns no longer, and that is to go: the name of its Workload
 POOL, CHARGED = "fairway.dev/pool", "fairway.dev/charged"  # on a pod without a Workload: where, and that it was charged
+OVER = ("Succeeded", "Failed")  # phases of a pod, and of a Workload
 FINISHED = "Finished"  # the condition of a Workload that is over, and the reason of one that succeeded
 BEGAN = "fairway.dev/began-as"  # on a Workload: the uid of the pod that was its own Workload before
 FINALIZER = "fairway.dev/charge"  # of a Workload that is not charged yet
@@ -77,6 +78,10 @@ class Metadata(Part, frozen=True):
     deletion_grace_period_seconds: Natural = 0
     owner_references: tuple[OwnerReference, ...] = ()
     finalizers: tuple[str, ...] = ()
+
+    @property
+    def is_going(self) -> bool:
+        return self.deletion_timestamp is not None
 
 
 class Object(Part, frozen=True):
@@ -270,6 +275,10 @@ class PodStatus(Part, frozen=True):
     conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
+
+    @property
+    def is_over(self) -> bool:
+        return self.phase in OVER
 
 
 class PodObject(Object, frozen=True):

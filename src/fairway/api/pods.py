@@ -99,20 +99,20 @@ def lasting(pod: engine.PodClass) -> engine.PodClass:
 def foreign(pod: objects.PodObject, around: Surroundings = ALONE) -> engine.Pod | None:
     """A pod of others that takes room on its node; None where it takes none (no node yet, or over). One that is frozen
     takes memory alone, and none once it is on disk and its Workload asked for that."""
-    if not pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed"):
+    if not pod.spec.node_name or pod.status.is_over:
         return None
     meta = pod.metadata
     template = objects.PodTemplate(meta, msgspec.structs.replace(resized(pod), node_name=""))
     assigned = meta.annotations.get(objects.ASSIGNED, "")
     devices = tuple(int(index) for index in assigned.split(",") if index.isascii() and index.isdecimal())
-    taken, is_leaving = pod_class(template, meta.namespace, around), meta.deletion_timestamp is not None
+    taken = pod_class(template, meta.namespace, around)
     if taken.volumes or taken.unready:
         taken = replace(taken, volumes=(), unready=())  # it runs: both are settled
     if is_frozen(pod.status):
         is_saved = objects.SAVE in meta.annotations and why_frozen(pod.status) == objects.ON_DISK
         memory = () if is_saved else tuple(one for one in taken.requests if one[0] == engine.MEMORY)
         taken, devices = replace(taken, requests=memory, gpu_fraction=0, gpu_memory=0), ()
-    return engine.Pod(f"{meta.namespace}/{meta.name}", pod.spec.node_name, taken, devices, is_leaving)
+    return engine.Pod(f"{meta.namespace}/{meta.name}", pod.spec.node_name, taken, devices, meta.is_going)
 
 
 def is_frozen(status: objects.PodStatus) -> bool:
@@ -164,7 +164,7 @@ def gates(workload: engine.Workload, pods: Collection[objects.PodObject]) -> tup
     """Scheduling gates, other than Fairway's, that keep pods without a node from being scheduled; INCOMPLETE where some
     of a group are gone while it waits, which starts whole or not at all."""
     is_group = workload.paused is None and workload.name.startswith(name_of("Pod", ""))
-    there = sum(pod.metadata.deletion_timestamp is None for pod in pods)
+    there = sum(not pod.metadata.is_going for pod in pods)
     if is_group and pods and there < sum(one.count for one in workload.podsets):
         return (INCOMPLETE,)
     closed = (gate.name for pod in pods if not pod.spec.node_name for gate in pod.spec.scheduling_gates)

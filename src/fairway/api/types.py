@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
-from .objects import GROUP, Condition, Int32, LabelSelector, Object, Part, PodTemplate
+from .objects import GROUP, OVER, Condition, Int32, LabelSelector, Object, Part, PodTemplate
 from .quantities import Quantity
 
 VERSION = f"{GROUP}/v1alpha1"
@@ -28,8 +28,8 @@ def says(description: str) -> Meta:
     return Meta(description=description)
 
 
-def _form(pattern: str, *, name: str = "") -> Meta:
-    return Meta(extra_json_schema={"pattern": pattern} | ({"format": name} if name else {}))
+def _form(pattern: str) -> Meta:
+    return Meta(extra_json_schema={"pattern": pattern})
 
 
 Amount = Annotated[Quantity, _form(QUANTITY)]
@@ -309,6 +309,10 @@ class WorkloadStatus(Part, frozen=True):
     attained: Annotated[float, says("GPU-seconds served so far.")] = 0.0
     served: Annotated[Served | None, says("What it has held, for the charge.")] = None
     conditions: tuple[Condition, ...] = ()
+
+    @property
+    def is_over(self) -> bool:
+        return self.phase in OVER
 
 
 class WorkloadObject(Object, frozen=True):

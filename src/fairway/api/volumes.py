@@ -73,7 +73,7 @@ class Storage:
         is_exclusive = "ReadWriteOncePod" in said.spec.access_modes
         is_shared = any(mode.endswith("Many") for mode in said.spec.access_modes)
         found = VolumeClaim(is_exclusive=is_exclusive, attaches="" if is_shared else objects.ATTACHED + driver)
-        if said.metadata.deletion_timestamp is not None:
+        if said.metadata.is_going:
             return replace(found, unready=Reason.CLAIM_MISSING)
         if volume is not None and said.status.phase in BOUND:
             return replace(found, reach=tuple(_bounds(volume)))
@@ -145,7 +145,7 @@ class Storage:
     def fitting(self, said: objects.ClaimObject) -> list[objects.VolumeObject]:
         """The free volumes that would do for it, the smallest first; the one that is meant for it, if one is."""
         spec, meta = said.spec, said.metadata
-        alike = [one for one in self.volumes.values() if one.metadata.deletion_timestamp is None and one.is_like(spec)]
+        alike = [one for one in self.volumes.values() if not one.metadata.is_going and one.is_like(spec)]
         large = [one for one in alike if _size(one.spec.capacity) >= _size(spec.resources.requests)]
         own = [one for one in large if one.spec.claim_ref.means(meta)]
         free = [one for one in large if not one.spec.claim_ref.name and one.status.phase in FREE

@@ -52,8 +52,7 @@ def fact(said: types.WorkloadObject, reading: Reading) -> engine.Workload | engi
     if (succeeded := outcome(said)) is not None:
         return engine.Ended(key_of(said.metadata), succeeded)
     holds = said.status.admission is not None and bool(said.status.admission.pod_sets or said.status.admission.pool)
-    is_deleted = said.metadata.deletion_timestamp is not None
-    if not holds and (is_deleted or not said.spec.may_run or said.status.phase == "Parked"):
+    if not holds and (said.metadata.is_going or not said.spec.may_run or said.status.phase == "Parked"):
         return None
     value = workload(said, reading)
     return running(said, value) if holds else _frozen(value, said.status.paused)
@@ -95,7 +94,7 @@ def kept(said: types.WorkloadObject, reading: Reading) -> tuple[engine.Pod, ...]
 
 def outcome(said: types.WorkloadObject) -> bool | None:
     """Whether it succeeded; None while it is not over."""
-    if said.status.phase in ("Succeeded", "Failed"):
+    if said.status.is_over:
         return said.status.phase == "Succeeded"
     finished = condition(said.status.conditions, FINISHED)
     return finished.reason == FINISHED if finished and finished.status == "True" else None

@@ -39,7 +39,6 @@ from fairway.kube.kinds import Ref, Selection
 from .held import used
 from .means import Means
 from .meter import Meter
-from .status import is_over
 
 PERIOD_SECONDS, SAMPLE_SECONDS, HURRIED_SECONDS, LAST_SECONDS = 600.0, 30.0, 0.5, 5.0
 FIRST_SECONDS = 10.0  # until what the pools have is first written: a start has more urgent things to ask
@@ -143,7 +142,7 @@ class Accounts:
             if day > book.settled() and (day not in book.days or any(left)):
                 waits, now = True, self.means.now()
                 is_too_much = any(amount < 0 for amount in left[0].values())
-                hurries = is_too_much or said.metadata.deletion_timestamp is not None
+                hurries = is_too_much or said.metadata.is_going
                 self.agenda.note(queue, now + HURRIED_SECONDS if hurries else _next(now))
         return waits
 
@@ -153,7 +152,7 @@ class Accounts:
         if said.status.attempt and FINALIZER in said.metadata.finalizers:
             served = used(said, now=now).served
             days = dict(served.days) if served else {}
-            if served and is_over(said.status):
+            if served and said.status.is_over:
                 day = day_of(time(served.until))
                 while day <= day_of(now):
                     days[day] = {said.spec.queue: {}, **days.get(day, {})}
@@ -175,7 +174,7 @@ class Accounts:
         await self._charge(key, now)
         ours = self._ours(key)
         for one in ours:
-            if is_over(one.status) or one.metadata.deletion_timestamp is not None:
+            if one.status.is_over or one.metadata.is_going:
                 self.means.tend(key_of(one.metadata))
         return _next(now) if ours else self._books[key].settles()
 

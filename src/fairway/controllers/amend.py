@@ -14,7 +14,7 @@ from fairway.api.quantities import Malformed, duration
 from fairway.api.types import WorkloadObject
 from fairway.engine import Admit, Cause, Evict, Fault, Keep, Plan, Reason, Resize, Running, Snapshot, Verdict, Wait
 
-from .status import holds, is_over, since
+from .status import holds, since
 
 START_TIMEOUT = 300.0
 PATIENCE = 60.0
@@ -30,7 +30,7 @@ def overdue(snapshot: Snapshot, workloads: Mapping[str, WorkloadObject]) -> tupl
 
 def _due(one: Running, running: Mapping[str, Running], said: WorkloadObject | None) -> Iterator[float]:
     """When it has had time enough: a newcomer whose victims are to go, an admitted workload whose pods are to be up."""
-    if said is None or one.is_leaving or is_over(said.status):
+    if said is None or one.is_leaving or said.status.is_over:
         return
     if one.is_promised:
         victims = [running[key] for key in one.waits_for if key in running]

@@ -217,7 +217,7 @@ class Writer:
 
         def make(seen: WorkloadObject) -> WorkloadStatus:
             status = seen.status
-            if life.is_over(status):
+            if status.is_over:
                 return status
             match decided.verdict:
                 case Admit(admission=admission, after=after, backfilled_for=held):
@@ -250,7 +250,7 @@ class Writer:
     def _tell(self, key: str, seen: WorkloadObject, decided: Decided, *, in_events: bool) -> None:
         """Events and counts of what was written; `seen` is how it was before. A pod that was bound at once says so."""
         verdict, queue, metrics = decided.verdict, seen.spec.queue, self.means.metrics
-        if life.is_over(seen.status) or (isinstance(verdict, Evict) and not holds(seen.status, "Admitted")):
+        if seen.status.is_over or (isinstance(verdict, Evict) and not holds(seen.status, "Admitted")):
             return  # it had ended, or gave up a promise
         if isinstance(verdict, Admit) and not verdict.after:
             made = seen.metadata.creation_timestamp

@@ -82,11 +82,11 @@ def dropping(placed: Admission, gone: Iterable[Place]) -> Admission:
     """The admission less these places."""
     left = Counter(gone)
 
-    def stays(place: Place) -> bool:
+    def is_left(place: Place) -> bool:
         left[place] -= 1
         return left[place] < 0
 
-    podsets = (packed(placement.name, filter(stays, places(placement))) for placement in placed.podsets)
+    podsets = (packed(placement.name, filter(is_left, places(placement))) for placement in placed.podsets)
     return Admission(placed.pool, tuple(podsets))
 
 
@@ -118,7 +118,7 @@ def strays(placement: PodSetPlacement, pods: Sequence[PodObject]) -> list[PodObj
 def within(placed: Admission, value: Workload, pods: Sequence[PodObject]) -> Admission:
     """The admission less the places above what its podsets count, the last first, where no pod is to stay."""
     most = {podset.name: podset.count for podset in value.podsets}
-    staying = [pod for pod in pods if holds_room(pod) and pod.metadata.deletion_timestamp is None]
+    staying = list(filter(stays, pods))
     podsets = []
     for placement, own in by_podset(placed, value, staying):
         free, kept = _settled(placement, own)[0], places(placement)
@@ -150,7 +150,7 @@ def is_of_others(pod: PodObject, uid: str = "") -> bool:
     as before Fairway was taken off the cluster and installed again."""
     by = pod.metadata.annotations.get(objects.ATTEMPT)
     is_ours = by is not None and uid in by
-    return holds_room(pod) and pod.metadata.deletion_timestamp is None and not is_ours and not is_released(pod)
+    return stays(pod) and not is_ours and not is_released(pod)
 
 
 def is_released(pod: PodObject) -> bool:
@@ -160,19 +160,17 @@ def is_released(pod: PodObject) -> bool:
 def _settled(placement: PodSetPlacement, pods: Sequence[PodObject]) -> tuple[list[Place | None], list[PodObject]]:
     """The places, those taken out, and the pods on nodes without one. Who stays and came first is first served."""
     free: list[Place | None] = list(places(placement))
-    held = sorted(filter(holds_room, _in_turn(pods)), key=lambda pod: pod.metadata.deletion_timestamp is not None)
+    held = sorted(filter(holds_room, _in_turn(pods)), key=lambda pod: pod.metadata.is_going)
     return free, [pod for pod in held if not _take(free, pod)]
 
 
 def assign(placement: PodSetPlacement, pods: Sequence[PodObject]) -> list[tuple[PodObject, Place]]:
     """Pods that wait for a node, each with its place; those for whom none is free are left out."""
     free, _ = _settled(placement, pods)
-    waiting = [
-        pod for pod in _in_turn(pods)
-        if not pod.spec.node_name and not is_over(pod) and pod.metadata.deletion_timestamp is None
-    ]  # fmt: skip
     given: list[tuple[PodObject, Place]] = []
-    for pod in waiting:
+    for pod in _in_turn(pods):
+        if pod.spec.node_name or pod.status.is_over or pod.metadata.is_going:
+            continue
         own = rank(pod)
         first = next((row for row, place in enumerate(free) if place), None)
         row = own if own is not None and own < len(free) and free[own] else first
@@ -209,13 +207,9 @@ def rank(pod: PodObject) -> int | None:
     return next((int(text) for text in said if text.isdecimal()), None)
 
 
-def is_over(pod: PodObject) -> bool:
-    return pod.status.phase in ("Succeeded", "Failed")
-
-
 def ended_at(pod: PodObject, now: float) -> float:
     """When the last of its containers ended, in whole seconds; `now` where it is not over, or nobody says when."""
-    said = ended(pod.status) if is_over(pod) else ""
+    said = ended(pod.status) if pod.status.is_over else ""
     return min(now, time(said)) if said else now
 
 
@@ -227,7 +221,12 @@ def place_of(pod: PodObject) -> Place:
 
 def holds_room(pod: PodObject) -> bool:
     """It is on a node and may still run there."""
-    return bool(pod.spec.node_name) and not is_over(pod)
+    return bool(pod.spec.node_name) and not pod.status.is_over
+
+
+def stays(pod: PodObject) -> bool:
+    """It holds room, and is not told to go."""
+    return holds_room(pod) and not pod.metadata.is_going
 
 
 def ref_of(pod: PodObject) -> Ref:
@@ -236,7 +235,7 @@ def ref_of(pod: PodObject) -> Ref:
 
 async def remove(client: Client, pods: Iterable[PodObject]) -> None:
     """Those that are not going already, as they were seen: one that has ended meanwhile stays."""
-    await side_by_side(remove_one(client, pod) for pod in pods if pod.metadata.deletion_timestamp is None)
+    await side_by_side(remove_one(client, pod) for pod in pods if not pod.metadata.is_going)
 
 
 async def remove_one(client: Client, pod: PodObject) -> None:
@@ -252,7 +251,7 @@ async def take_back(client: Client, pods: Iterable[PodObject], workload: str, fo
         await _disrupt(client, pod)
         await client.delete(ref_of(pod), uid=pod.metadata.uid)
 
-    await side_by_side(one(pod) for pod in pods if pod.metadata.deletion_timestamp is None)
+    await side_by_side(one(pod) for pod in pods if not pod.metadata.is_going)
 
 
 async def release(client: Client, pod: PodObject, workload: str, found_by: Iterable[str] = ()) -> None:

@@ -27,7 +27,7 @@ from fairway.api.types import WorkloadObject
 from fairway.api.workloads import key_of, priority_class
 from fairway.kube.kinds import Kind
 
-from .bind import ended_at, holds_room, is_released
+from .bind import ended_at, is_released, stays
 from .owner import JobOwner, KindOwner, Owner, PodsOwner, manifests
 from .status import holds
 from .view import Named, View, asked
@@ -75,7 +75,7 @@ class Cases:
         elif self.pods_of[key].pop(name, None) and not self.pods_of[key]:
             del self.pods_of[key]
             self.came(key, None)
-        if old is not None and holds_room(old) and old.metadata.deletion_timestamp is None and _is_going(new):
+        if old is not None and stays(old) and _is_going(new):
             self.lost[key][old.metadata.uid] = new or old
             self.lost_since.setdefault(key, now)
         return key
@@ -277,7 +277,7 @@ def _is_left_to_us(pod: PodObject) -> bool:
 
 
 def _is_going(pod: PodObject | None) -> bool:
-    return pod is None or pod.metadata.deletion_timestamp is not None or is_lost(pod.status)
+    return pod is None or pod.metadata.is_going or is_lost(pod.status)
 
 
 def _name(pod: PodObject, top: Named | None) -> str:

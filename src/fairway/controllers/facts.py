@@ -296,7 +296,7 @@ class Facts:
             case = self.cases.case(key)
             outcome = case.owner.outcome() if case.owner else None
             is_done = isinstance(case.owner, JobOwner) and case.owner.is_done(case.pods)
-            if (outcome or is_done) and said.metadata.deletion_timestamp is None:
+            if (outcome or is_done) and not said.metadata.is_going:
                 return Ended(key, outcome.succeeded if outcome else True)
         fact = workloads.fact(said, reading)
         if isinstance(fact, Running):

@@ -27,7 +27,7 @@ from fairway.engine import Plan, Policy, Snapshot, Wait, world_of
 from fairway.outlook import HORIZONS, Calibration, Forecast, Outcome, forecast
 
 from .means import Means
-from .status import holds, is_over, since
+from .status import holds, since
 
 MINUTE, SETTLE_SECONDS = 60.0, 2.0
 REST, QUIET_REST = 9.0, 199.0  # times as long as a forecast took: the rest after it, and while nothing is decided
@@ -121,7 +121,7 @@ class Forecasts:
             if seen and start is not None:
                 for one in self._track.started(key, start):
                     self._count(seen.spec.queue, one)
-            elif seen is None or is_over(seen.status) or not seen.spec.may_run:
+            elif seen is None or seen.status.is_over or not seen.spec.may_run:
                 self._track.forget(key)
             else:
                 for one in self._track.waits_on(key, self.means.now()):
@@ -152,7 +152,7 @@ def accuracy(before: Iterable[ForecastAccuracy], outcomes: Iterable[Outcome]) ->
 
 def foretold(said: WorkloadObject, new: Forecast | None) -> WorkloadStatus:
     """The status with this forecast, of a workload that still waits."""
-    if holds(said.status, "Admitted") or is_over(said.status):
+    if holds(said.status, "Admitted") or said.status.is_over:
         return said.status
     return structs.replace(said.status, forecast=written(new) if new else None)
 

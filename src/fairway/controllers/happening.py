@@ -17,7 +17,7 @@ from fairway.api.types import AdmissionStatus, EvictionRecord, WorkloadObject
 from fairway.api.workloads import key_of
 
 from .bind import is_shrunk
-from .status import holds, is_over, since
+from .status import holds, since
 
 MOST_NODES, EPOCH = 4, "1970-01-01T00:00:00Z"
 
@@ -43,7 +43,7 @@ def happened(old: WorkloadObject | None, new: WorkloadObject | None) -> Iterator
     assert seen is not None
     key, status = key_of(seen.metadata), seen.status
     if new is None:
-        if not is_over(status):
+        if not status.is_over:
             yield Happening("cancelled", key, {"queue": seen.spec.queue, "phase": status.phase})
         return
     attempt = {"attempt": status.attempt}
@@ -56,9 +56,9 @@ def happened(old: WorkloadObject | None, new: WorkloadObject | None) -> Iterator
     if _turned(old, new, "Evicted"):
         last = status.eviction_history[-1] if status.eviction_history else None
         yield _evicted(seen, last or EvictionRecord("", status.reason), attempt)
-    if old is not None and old.status.admission and not status.admission and not is_over(status):
+    if old is not None and old.status.admission and not status.admission and not status.is_over:
         yield Happening("requeued", key, {"queue": seen.spec.queue, "phase": status.phase})
-    if is_over(status) and (old is None or not is_over(old.status)):
+    if status.is_over and (old is None or not old.status.is_over):
         event = "finished" if status.phase == "Succeeded" else "failed"
         yield Happening(event, key, {"reason": status.reason, "message": status.message, "runtime": _runtime(new)},
                         since(status, "Finished"))
@@ -103,7 +103,7 @@ def pod_failed(old: PodObject | None, new: PodObject | None, key: str) -> Iterat
         return
     if RELEASED in new.metadata.annotations or is_shrunk(new.status):
         return
-    if new.metadata.deletion_timestamp is not None and not is_lost(new.status):
+    if new.metadata.is_going and not is_lost(new.status):
         return
     meta, found = new.metadata, first_exit((new,))
     facts: dict[str, object] = {"pod": meta.name, "node": new.spec.node_name}

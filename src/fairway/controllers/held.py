@@ -15,7 +15,7 @@ from fairway.api.workloads import Reading, pods_of, podsets_of, workload
 from fairway.engine import DEVICE, GPU, Admission, Cause, Eviction, Workload, counted, counts_of
 
 from . import status as life
-from .bind import ended_at, is_over
+from .bind import ended_at
 from .status import Said, since
 
 
@@ -66,13 +66,13 @@ def begun_again(
     went down, and was back in its places, with the same pods, when they were. Else it is as it was, as where all its
     pods had ended by then."""
     status, began = said.status, since(said.status, "Admitted")
-    if began is None or status.admission is None or life.is_over(status) or said.metadata.deletion_timestamp:
+    if began is None or status.admission is None or status.is_over or said.metadata.is_going:
         return said
     downs = [downtime(nodes[name]) if name in nodes else None for name in status.admission.nodes]
     if not downs or not all(one and began <= one[0] for one in downs):
         return said
     down, back = max(filter(None, downs))
-    if pods and all(is_over(it) and not is_lost(it.status) and ended_at(it, inf) <= down for it in pods):
+    if pods and all(it.status.is_over and not is_lost(it.status) and ended_at(it, inf) <= down for it in pods):
         return said
     words, lost = Said(Cause.NODE_LOST, conditions.BEGAN_AGAIN), round(lost_work(said, down) * DEVICE)
     gone = life.evict(served(said, now=down), Eviction(down, words.reason), words, of=(said.spec.queue, lost))
@@ -83,7 +83,7 @@ def begun_again(
 def used(said: WorkloadObject, *, now: float) -> WorkloadStatus:
     """Its status with all that it has used: until it was over or deleted, else until now."""
     status = said.status
-    if life.is_over(status):
+    if status.is_over:
         if status.served is not None:
             return status
         running = replace(said, status=replace(status, phase="Running"))  # of a pod that was its own it is not written

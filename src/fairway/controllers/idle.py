@@ -24,7 +24,7 @@ from fairway.kube.agenda import Agenda
 from fairway.kube.client import Client
 from fairway.kube.kinds import Kind, Ref
 
-from .bind import is_over, ref_of
+from .bind import ref_of
 from .cases import Case
 from .means import Means
 from .owner import Owner, PodsOwner
@@ -109,7 +109,7 @@ class Switch:
 
 def idle_since(pods: Iterable[PodObject]) -> float | None:
     """Since when all of them are, those that are over apart; None while one is used, or nothing tells."""
-    told = [pod.metadata.annotations.get(IDLE_SINCE, "") for pod in pods if not is_over(pod)]
+    told = [pod.metadata.annotations.get(IDLE_SINCE, "") for pod in pods if not pod.status.is_over]
     try:
         return max(map(time, told), default=None)
     except Malformed:

@@ -14,7 +14,7 @@ from fairway.api.workloads import ROOM_TAKEN, back_off
 from fairway.engine import Admission, Eviction
 
 from . import status as life
-from .bind import Place, holds_room, remove, without
+from .bind import Place, holds_room, remove, stays, without
 from .binder import Binder
 from .cases import Case
 from .held import served, value_of
@@ -42,7 +42,7 @@ class Losses:
         least = sum(one.count if one.min_count is None else one.min_count for one in sets)
         counts = max(total, least) > 1 and said is not None and holds(said.status, "Running")
         lost = [pod for pod in noted.values() if counts or is_rejected(pod) or self._is_shut(pod)]
-        there = sum(holds_room(pod) and pod.metadata.deletion_timestamp is None for pod in case.pods)
+        there = sum(map(stays, case.pods))
         missing = lost[: max(0, min(total, owner.wanted()) - there)]
         if not missing:
             self.means.cases.found(case.key)
@@ -126,7 +126,7 @@ class Losses:
 
 def _patience(case: Case, missing: Sequence[PodObject]) -> float:
     """Seconds until the owner of lost pods surely stays. Where the pods are still there, it does already."""
-    there = {pod.metadata.uid for pod in case.pods if pod.metadata.deletion_timestamp is None}
+    there = {pod.metadata.uid for pod in case.pods if not pod.metadata.is_going}
     return GATHER_SECONDS if all(pod.metadata.uid in there for pod in missing) else SETTLE_SECONDS
 
 

@@ -22,7 +22,7 @@ from fairway.api.types import PoolDay, UsageDayStatus, WorkloadObject
 from fairway.engine import DEVICE, GPU, Columns, Plan, Snapshot, Wait, slices, taken
 
 from .held import held_by, held_of
-from .status import holds, is_over, since
+from .status import holds, since
 
 Make = Callable[[UsageDayStatus], UsageDayStatus]
 Figures = dict[str, PoolDay]
@@ -134,7 +134,7 @@ class Meter:
         last, self.sampled = self.sampled, now
         for said in workloads if uses and last is not None else ():
             start, placed = since(said.status, "Running"), said.status.admission
-            if start is None or placed is None or is_over(said.status):
+            if start is None or placed is None or said.status.is_over:
                 continue
             shares = [on for part in placed.pod_sets for on in part.nodes]
             devices = [(on.node, index) for on in shares for pod in on.devices for index in pod]

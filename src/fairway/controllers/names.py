@@ -12,8 +12,6 @@ from fairway.api.names import CANCELLED, SUSPENDED, called
 from fairway.api.objects import Metadata
 from fairway.api.types import WorkloadObject
 
-from .status import is_over
-
 MOST_GONE = 1_000
 
 
@@ -26,12 +24,12 @@ class Names:
 
     def note(self, key: str, old: WorkloadObject | None, new: WorkloadObject | None) -> set[str]:
         """A Workload came, went or changed; the keys of those who asked for what it is or was called."""
-        is_suspended = new is not None and not new.spec.may_run and not is_over(new.status)
+        is_suspended = new is not None and not new.spec.may_run and not new.status.is_over
         has_turned = is_suspended != (key in self._suspended)
         if old and new and not has_turned and old.metadata.owner_references == new.metadata.owner_references:
             return set()
         before, now = _names(old and old.metadata), _names(new and new.metadata)
-        is_cancelled = old is not None and new is None and not is_over(old.status)
+        is_cancelled = old is not None and new is None and not old.status.is_over
         for name in before ^ now:
             self._keys[name] ^= {key}
             self._cancelled.pop(name, None)

@@ -27,7 +27,7 @@ from fairway.kube.kinds import ref
 
 from .mail import mail
 from .means import Means
-from .status import Said, is_over, since
+from .status import Said, since
 
 NOTIFIED, FAILED = "fairway.dev/notified", "fairway.dev/notify-failed"
 MOST_NOTED, DAY_SECONDS = 24, 86_400.0
@@ -49,7 +49,7 @@ def due(seen: WorkloadObject, now: float) -> list[Notice]:
     """What there is to tell of a workload and is not noted as sent, the oldest first; nothing older than a day."""
     status, noted = seen.status, seen.metadata.annotations.get(NOTIFIED, "").split(",")
     found = [Notice(f"evicted:{it.time}", "evicted", time(it.time), it.reason) for it in status.eviction_history]
-    ended = since(status, "Finished") if is_over(status) else None
+    ended = since(status, "Finished") if status.is_over else None
     ran, began = condition(status.conditions, "Running"), since(status, "Running")
     if began is None and ended is not None:
         ran_to_the_end = ran and ran.last_transition_time == time_text(ended)

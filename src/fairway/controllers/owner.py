@@ -37,7 +37,7 @@ from fairway.kube.events import About
 from fairway.kube.kinds import Kind, Ref, Selection
 from fairway.kube.turnstile import side_by_side
 
-from .bind import holds_room, is_over, ref_of, remove, remove_one
+from .bind import holds_room, ref_of, remove, remove_one
 from .status import holds
 
 KEPT = [f"{owners.PREFIX}{name}" for name in owners.MIRRORED if name not in ("active", "paused")]
@@ -307,7 +307,7 @@ class PodsOwner:
 
     def outcome(self) -> Outcome | None:
         """How a pod ends that was told to go tells nothing, nor how some did while others are to come again."""
-        if not all(is_over(pod) and pod.metadata.deletion_timestamp is None for pod in self.pods):
+        if not all(pod.status.is_over and not pod.metadata.is_going for pod in self.pods):
             return None
         if len(self.pods) < self.members or any(is_lost(pod.status) for pod in self.pods):
             return None
@@ -319,8 +319,7 @@ class PodsOwner:
     def wanted(self) -> int:
         """What its node would not run is still wanted, so is what is told to go, or is gone and made by no other."""
         gone = max(0, self.members - len(self.pods)) if self.is_remade else 0
-        stays = (not is_over(pod) or is_lost(pod.status) or pod.metadata.deletion_timestamp for pod in self.pods)
-        return gone + sum(map(bool, stays))
+        return gone + sum(not pod.status.is_over or is_lost(pod.status) or pod.metadata.is_going for pod in self.pods)
 
     def resized(self, podsets: Sequence[PodSetSpec], placed: int) -> tuple[PodSetSpec, ...]:
         """What a pod asks for does not change."""
@@ -335,7 +334,7 @@ class PodsOwner:
 
     def is_deleted(self) -> bool:
         """All its pods are told to go, and none for the sake of its node: nobody wants them back."""
-        return all(pod.metadata.deletion_timestamp and not holds(pod.status, "DisruptionTarget") for pod in self.pods)
+        return all(pod.metadata.is_going and not holds(pod.status, "DisruptionTarget") for pod in self.pods)
 
     def about(self) -> About:
         pod = self.pods[0].metadata
@@ -344,7 +343,7 @@ class PodsOwner:
     async def stop(self, client: Client) -> None:
         """The pods that have a node go, as they were seen: what has ended meanwhile is looked at again."""
         placed = (pod for pod in self.pods if pod.spec.node_name)
-        going = (pod for pod in placed if is_over(pod) or pod.metadata.deletion_timestamp is None)
+        going = (pod for pod in placed if pod.status.is_over or not pod.metadata.is_going)
         await side_by_side(remove_one(client, pod) for pod in going)
 
     async def start(self, client: Client) -> None:

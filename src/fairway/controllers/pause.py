@@ -107,7 +107,7 @@ class Pauses:
         paused, now = said.status.paused, self.means.now()
         assert paused is not None and case.owner is not None
         refused = _told(pods, CANNOT)
-        here = [pod for pod in pods if pod.metadata.deletion_timestamp is None]
+        here = [pod for pod in pods if not pod.metadata.is_going]
         patience, wanted = self._patience(paused), min(case.owner.wanted(), paused.admission.pods)
         if not said.spec.active:
             return "it was suspended"

@@ -120,7 +120,7 @@ class Queues:
         for name in left:
             self._uses[name].setdefault(uid, left[name])
             self._note(name)
-            if said.metadata.deletion_timestamp is not None:
+            if said.metadata.is_going:
                 self._hurried[name].add(uid)
                 self.agenda.note(name, self.means.now() + HURRIED_SECONDS)
         return bool(left)
@@ -243,7 +243,7 @@ def default_queue() -> dict[str, Any]:
 def use_of(said: WorkloadObject, now: float) -> Use | None:
     """What a workload used in all; None while it may use more, or if it never ran."""
     finished = since(said.status, "Finished")
-    if not said.status.attempt or not (finished or said.metadata.deletion_timestamp):
+    if not said.status.attempt or not (finished or said.metadata.is_going):
         return None
     status, start = used(said, now=now), since(said.status, "Admitted")
     amounts = status.served.amounts if status.served else {}

@@ -14,7 +14,7 @@ from fairway.api.objects import ELASTIC, MIN_COUNT, WORLD_SIZE, PodObject
 from fairway.engine import Admission, Workload
 from fairway.kube.client import Client
 
-from .bind import Place, holds_room, rank, ref_of
+from .bind import Place, rank, ref_of, stays
 from .owner import JobOwner, Owner
 
 Given = Sequence[tuple[PodObject, Place]]
@@ -67,7 +67,7 @@ def ranks_of(owner: Owner, placed: Admission, value: Workload, pods: Sequence[Po
     notes: Mapping[str, str] = owner.job.metadata.annotations if isinstance(owner, JobOwner) else {}
     if not notes.get(ELASTIC) or not isinstance(owner, JobOwner) or owner.job.spec.completion_mode != "Indexed":
         return None
-    running = tuple(pod for pod in pods if holds_room(pod) and pod.metadata.deletion_timestamp is None)
+    running = tuple(filter(stays, pods))
     done = [pod for pod in pods if pod.status.phase == "Succeeded"]
     told = max(map(_told, (*running, *done)), default=0)
     size = sum(placement.count for placement in placed.podsets)

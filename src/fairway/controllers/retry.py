@@ -15,7 +15,6 @@ from fairway.api.objects import INDEX, ContainerStatus, JobSpec, PodObject, Term
 from fairway.api.pods import is_lost
 from fairway.api.quantities import time
 
-from .bind import is_over
 from .owner import JobOwner, Owner
 from .status import Said
 
@@ -31,7 +30,7 @@ Pause = tuple[Terminated | None, float]
 def pause(owner: Owner, pods: Sequence[PodObject], now: float) -> Said | None:
     """That nothing of a workload runs until its program is started again, and when; None while something runs, or once
     that time has come. Trials of an array stand alone: each has a pause of its own, and none is told of."""
-    live = [pod for pod in pods if not is_over(pod) and pod.metadata.deletion_timestamp is None]
+    live = [pod for pod in pods if not pod.status.is_over and not pod.metadata.is_going]
     if not isinstance(owner, JobOwner) or owner.is_array() or owner.wanted() == 0:
         return None
     waiting = [one for pod in live for one in pod.status.container_statuses if _loops(one)]
@@ -42,7 +41,7 @@ def pause(owner: Owner, pods: Sequence[PodObject], now: float) -> Said | None:
 
 
 def _of_job(pods: Sequence[PodObject], spec: JobSpec) -> Pause | None:
-    over = sorted((pod for pod in pods if pod.metadata.deletion_timestamp is None), key=_end)
+    over = sorted((pod for pod in pods if not pod.metadata.is_going), key=_end)
     since = max((row + 1 for row, pod in enumerate(over) if pod.status.phase == "Succeeded"), default=0)
     failed = [pod for pod in over[since:] if not is_lost(pod.status)]
     if over and is_lost(over[-1].status):

@@ -54,7 +54,7 @@ from .notify import Notices
 from .queues import Queues
 from .reservations import Reservations
 from .scheduler import Scheduler
-from .status import Said, finish, holds, is_over, since
+from .status import Said, finish, holds, since
 from .view import View
 from .webhook import Address, Door
 
@@ -256,7 +256,7 @@ class Control:
         """A pod that was its own Workload went away uncharged: it is remembered until it is, by a name of its own."""
         meta, now = old.metadata, self._means.now()
         about = structs.replace(meta, name=f"{meta.name} ({meta.uid})", deletion_timestamp=time_text(now))
-        status = old.status if is_over(old.status) else finish(old.status, Said("Deleted"), succeeded=False, now=now)
+        status = old.status if old.status.is_over else finish(old.status, Said("Deleted"), succeeded=False, now=now)
         gone = structs.replace(old, metadata=about, status=status)
         self._view.workloads[key_of(about)] = gone
         self._accounts.note(None, gone)

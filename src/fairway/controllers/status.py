@@ -43,10 +43,6 @@ def holds(status: WorkloadStatus | PodStatus, kind: str) -> bool:
     return found is not None and found.status == "True"
 
 
-def is_over(status: WorkloadStatus) -> bool:
-    return status.phase in ("Succeeded", "Failed")
-
-
 def since(status: WorkloadStatus | PodStatus, kind: str) -> float | None:
     """When the condition turned True; None while it is not."""
     found = condition(status.conditions, kind)

@@ -127,7 +127,7 @@ class Waits:
         def make(it: WorkloadObject) -> WorkloadStatus:
             is_leaving = holds(it.status, "Evicted") and it.status.admission is not None
             has_left = key not in self._said  # it was decided anew while this was tried: what it is promised stays
-            if has_left or is_leaving or holds(it.status, "Admitted") or life.is_over(it.status):
+            if has_left or is_leaving or holds(it.status, "Admitted") or it.status.is_over:
                 return it.status
             return life.wait(life.revoke(it.status), words, verdict.position)
 

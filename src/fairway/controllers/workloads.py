@@ -42,7 +42,7 @@ from fairway.kube.turnstile import side_by_side
 
 from . import bind
 from . import status as life
-from .bind import holds_room, is_of_others, is_over, is_released, ref_of
+from .bind import holds_room, is_of_others, is_released, ref_of
 from .binder import Binder
 from .cases import GROUP_FULL, Case
 from .held import served, value_of
@@ -77,7 +77,7 @@ class Life:
             return False
         if said is None:
             return self.means.cases.is_strange(key)
-        goes_well = (is_plain(pod) and not is_over(pod) and pod.metadata.deletion_timestamp is None for pod in pods)
+        goes_well = (is_plain(pod) and not pod.status.is_over and not pod.metadata.is_going for pod in pods)
         return is_alone(said) and not said.status.eviction_history and all(goes_well)
 
     async def tend(self, case: Case) -> float | None:
@@ -94,11 +94,11 @@ class Life:
             return None  # the view does not show yet that its owner was stopped or started
         self._written.pop(case.key, None)
         await self._turn_away(case)
-        if life.is_over(said.status):
+        if said.status.is_over:
             return await self._let_go(case, said)
         if outcome := self.means.cases.outcome(case):
             return await self._end(case, outcome)
-        if said.metadata.deletion_timestamp is not None:
+        if said.metadata.is_going:
             return await self._let_go(case, said)
         if owner is None:
             return await self._orphaned(case, said)
@@ -140,12 +140,11 @@ class Life:
                 self.means.view.workloads.pop(case.key, None)  # it is gone, and was remembered for this alone
             return
         (pod,) = case.pods
-        is_going = said.metadata.deletion_timestamp is not None
-        if life.is_over(said.status) or (is_going and not holds_room(pod)):
+        if said.status.is_over or (said.metadata.is_going and not holds_room(pod)):
             if objects.FINALIZER in said.metadata.finalizers and not self.means.must_charge(said):
                 note = {"metadata": {"uid": pod.metadata.uid, "annotations": {objects.CHARGED: "true"}}}
                 await self.means.view.caught_up(kinds.PODS, await self.means.client.patch(ref_of(pod), note))
-        elif not is_going and pod.spec.node_name and (
+        elif not said.metadata.is_going and pod.spec.node_name and (
             is_lost(pod.status) or not is_plain(pod) or said.status.eviction_history
         ):
             await self.remember(case.key)
@@ -328,7 +327,7 @@ class Life:
         from before it was suspended is left, bound or not: its own controller still takes those away."""
         value = value_of(said)
         placed, is_up = admission(said.status.admission or AdmissionStatus(), value), holds(said.status, "Running")
-        if owner.is_off() and (lingering := self._lingering(pod for pod in case.pods if not is_over(pod))):
+        if owner.is_off() and (lingering := self._lingering(pod for pod in case.pods if not pod.status.is_over)):
             return min(filter(None, lingering), default=None)
         self._note_written(case.key, await owner.start(self.means.client))
         await thaw(self.means.client, case.pods)
@@ -410,7 +409,7 @@ class Life:
         takes away, too."""
         judged, client, name = list[PodObject](), self.means.client, case.key.partition("/")[2]
         if isinstance(owner, JobOwner) and owner.job.spec.pod_failure_policy and not owner.is_off():
-            judged = [pod for pod in case.pods if holds_room(pod) and pod.metadata.deletion_timestamp is None]
+            judged = list(filter(bind.stays, case.pods))
             await side_by_side(bind.release(client, pod, name, owner.found_by()) for pod in judged)
         self._note_written(case.key, await owner.stop(client))
         await side_by_side(client.delete(ref_of(pod), uid=pod.metadata.uid) for pod in judged)
@@ -454,11 +453,11 @@ class Life:
             can_fail = not isinstance(owner, PodsOwner) or said.status.admission is not None  # else pods stay gated
             fails = said.status.phase == "Failed" and is_its_own and can_fail
             await (owner.fail(self.means.client) if fails else owner.stop(self.means.client))
-        lingers = said.metadata.deletion_timestamp is not None and any(map(holds_room, case.pods))
+        lingers = said.metadata.is_going and any(map(holds_room, case.pods))
         if objects.FINALIZER in said.metadata.finalizers and not lingers and not self.means.must_charge(said):
             left = [one for one in said.metadata.finalizers if one != objects.FINALIZER]
             await self.means.patch(kinds.WORKLOADS, said, {"metadata": {"finalizers": left or None}})
-            if not life.is_over(said.status):
+            if not said.status.is_over:
                 self.means.events.tell(*cancelled(said))
         return due
 
@@ -494,7 +493,7 @@ def is_replica(owner: OwnerReference) -> bool:
 
 def are_up(case: Case, owner: Owner, placed: Admission) -> bool:
     """Every pod it is to have now is ready, or over already."""
-    bound = [pod for pod in case.pods if pod.spec.node_name and pod.metadata.deletion_timestamp is None]
-    ready = [pod for pod in bound if is_over(pod) or holds(pod.status, "Ready")]
+    bound = [pod for pod in case.pods if pod.spec.node_name and not pod.metadata.is_going]
+    ready = [pod for pod in bound if pod.status.is_over or holds(pod.status, "Ready")]
     wanted = min(owner.wanted(), sum(placement.count for placement in placed.podsets))
-    return len(ready) == len(bound) and sum(not is_over(pod) for pod in bound) >= wanted
+    return len(ready) == len(bound) and sum(not pod.status.is_over for pod in bound) >= wanted

@@ -68,7 +68,7 @@ class Tally:
 
     @property
     def terminating(self) -> int:
-        return sum(pod.is_leaving and pod.status.phase not in ("Succeeded", "Failed") for pod in self.pods)
+        return sum(pod.metadata.is_going and not pod.status.is_over for pod in self.pods)
 
     @property
     def all_succeeded(self) -> int:
@@ -148,7 +148,7 @@ def failures(job: Job, pods: Sequence[Pod]) -> Counter[int]:
     that the Job removes itself has not failed; the Job takes its finalizer off before it deletes it."""
     found = Counter[int]()
     for pod in pods:
-        is_removed = pod.is_leaving and not pod.is_tracked
+        is_removed = pod.metadata.is_going and not pod.is_tracked
         own = pod.failures_before + (not is_removed and _action(job.spec, pod) in COUNTED)
         found[pod.index] = max(found[pod.index], own)
     return found
@@ -258,7 +258,7 @@ def _running(tally: Tally) -> Step:
     job, now, deadline = tally.job, tally.now, tally.deadline
     said = Condition("Suspended", "False", "JobResumed", "Job resumed")
     status = _counts(tally, *[said for it in job.status.conditions if it.type == "Suspended"])
-    if job.metadata.deletion_timestamp:
+    if job.metadata.is_going:
         return Step(status, release=tally.ended)
     wanted = _wanted(job.spec, tally)
     surplus = _surplus(job.spec, tally.active, wanted)
@@ -315,7 +315,7 @@ def _indexes(spec: JobSpec, tally: Tally, missing: int, *, but: Iterable[int]) -
 
 def _pause_end(spec: JobSpec, pods: Iterable[Pod]) -> float:
     """Until when the next pod waits for the failures and the losses since the last success."""
-    ended = sorted((pod for pod in pods if pod.is_over and not pod.is_leaving), key=_end)
+    ended = sorted((pod for pod in pods if pod.is_over and not pod.metadata.is_going), key=_end)
     since = max((row + 1 for row, pod in enumerate(ended) if pod.has_succeeded), default=0)
     failed = [_end(pod) for pod in ended[since:] if not pod.is_lost]
     lost = sorted((pod for pod in ended[since:] if pod.is_lost), key=_made)

@@ -110,21 +110,17 @@ class Pod(Part):
         return FINALIZER in self.metadata.finalizers
 
     @property
-    def is_leaving(self) -> bool:
-        return self.metadata.deletion_timestamp is not None
-
-    @property
     def has_succeeded(self) -> bool:
         return self.status.phase == "Succeeded"
 
     @property
     def is_over(self) -> bool:
-        return self.status.phase in ("Succeeded", "Failed") or self.is_leaving
+        return self.status.is_over or self.metadata.is_going
 
     @property
     def is_lost(self) -> bool:
         """It ended, or is told to go, for no fault of its program."""
-        return is_lost(self.status) or (self.is_leaving and is_disrupted(self.status))
+        return is_lost(self.status) or (self.metadata.is_going and is_disrupted(self.status))
 
     @property
     def conditions(self) -> tuple[Condition, ...]:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from fairway.api.objects import FREEZE, FROZEN, ON_DISK, SAVE, Condition, Metadata, Part
+from fairway.api.objects import FREEZE, FROZEN, ON_DISK, OVER, SAVE, Condition, Metadata, Part
 from fairway.api.quantities import Malformed, duration, time, time_text
 from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
@@ -53,10 +53,6 @@ class Pod(Part):
         """OnDisk, or "" in memory."""
         return next((it.reason for it in self.status.conditions if it.type == FROZEN), "")
 
-    @property
-    def is_over(self) -> bool:
-        return self.status.phase in ("Succeeded", "Failed")
-
 
 class Hollow:
     """`serves` says of a node's name whether its pods are ours."""
@@ -85,7 +81,7 @@ class Hollow:
         try:
             if change:
                 await self._write(key, pod, change)
-            if pod.metadata.deletion_timestamp and pod.metadata.deletion_grace_period_seconds:
+            if pod.metadata.is_going and pod.metadata.deletion_grace_period_seconds:
                 await self.client.delete(ref(kinds.PODS, key), uid=pod.metadata.uid, grace=0)
         except ApiError as error:
             if error.status not in (404, 409):  # gone, or another of that name: the informer will tell
@@ -101,9 +97,9 @@ class Hollow:
 
 def step(pod: Pod, now: float) -> tuple[dict[str, Any] | None, float | None]:
     """The status that is due, and when the next one is."""
-    if pod.is_over:
+    if pod.status.phase in OVER:
         return None, None
-    if pod.metadata.deletion_timestamp:
+    if pod.metadata.is_going:
         return _ended(pod, 137, now), None
     try:
         said = pod.metadata.annotations

@@ -271,7 +271,7 @@ def _workloads(cluster: Cluster, *, everything: bool) -> dict[str, WorkloadObjec
     for key, one in known.items():
         for ref in one.metadata.owner_references:
             cluster.stands[one.metadata.namespace, ref.kind, ref.name] = key
-    pods = [one for one in cluster.all(PodObject).values() if one.status.phase not in ("Succeeded", "Failed")]
+    pods = [one for one in cluster.all(PodObject).values() if not one.status.is_over]
     placed = Counter(cluster.owner(one.metadata) for one in pods if one.spec.node_name)
     for (space, kind, name), (owner, group, said) in cluster.owned.items():
         if cluster.owner(owner.metadata) in cluster.owned or cluster.standing((space, kind, name)):
@@ -327,7 +327,7 @@ def _rest(made: WorkloadObject, owner: OwnerObject, placed: int) -> WorkloadObje
 
 def _of_pods(key: str, members: list[PodObject]) -> dict[str, WorkloadObject]:
     """What a pod without an owner, or a gang of such pods, would get."""
-    coming = [one for one in members if one.metadata.deletion_timestamp is None]
+    coming = [one for one in members if not one.metadata.is_going]
     if all(one.spec.node_name for one in coming):
         return {}
     name = owners.group_of(members[0].metadata, members[0].spec)

@@ -82,7 +82,7 @@ class Control(Generic[C]):
 
     async def _turn(self, key: str) -> float | None:
         one = self.objects.store.get(key)
-        if one is None or one.metadata.deletion_timestamp:
+        if one is None or one.metadata.is_going:
             return None
         return await self.settle(one, list(self._of[one.metadata.uid].values()))
 
@@ -148,7 +148,7 @@ class Control(Generic[C]):
 
 
 def _is_going(seen: Child | None, uid: str) -> bool:
-    return seen is None or seen.metadata.uid != uid or seen.metadata.deletion_timestamp is not None
+    return seen is None or seen.metadata.uid != uid or seen.metadata.is_going
 
 
 def fingerprint(template: Thing) -> str:

@@ -166,7 +166,7 @@ class Deployments(Control[Object]):
 
 def _rollout(one: Object, children: list[Object]) -> Rollout:
     stamp = fingerprint(one.spec["template"])
-    there = [each for each in children if each.metadata.deletion_timestamp is None]
+    there = [each for each in children if not each.metadata.is_going]
     new = next((each for each in there if each.metadata.labels.get(HASH) == stamp), None)
     old = sorted((each for each in there if each is not new), key=_revision)
     return Rollout(one, new, tuple(old))

@@ -33,7 +33,7 @@ class ReplicaSets(Control[Pod]):
             alive = [pod for pod in self._of[one.metadata.uid].values() if not pod.is_over]
         counted, again = tally(one, alive, self.clock.now())
         full = sum(one.spec["template"]["metadata"]["labels"].items() <= pod.metadata.labels.items() for pod in alive)
-        leaving = sum(pod.is_leaving and pod.status.phase in ("Pending", "Running") for pod in children)
+        leaving = sum(pod.metadata.is_going and pod.status.phase in ("Pending", "Running") for pod in children)
         shown = {"observedGeneration": one.metadata.generation, "fullyLabeledReplicas": full}
         await self.show(one, {**counted, **shown, "terminatingReplicas": leaving})
         return again

@@ -82,7 +82,7 @@ class Stateful:
 
 def due(it: Stateful) -> tuple[list[int], list[Pod]]:
     """The numbers to make now, and the pods to take away."""
-    ended = [pod for pod in it.pods.values() if pod.is_over and not pod.is_leaving]
+    ended = [pod for pod in it.pods.values() if pod.is_over and not pod.metadata.is_going]
     if ended:
         return [], ended
     missing = [number for number in it.numbers if number not in it.pods]
@@ -94,9 +94,10 @@ def due(it: Stateful) -> tuple[list[int], list[Pod]]:
         return first, []
     surplus = sorted((number for number in it.pods if number not in it.numbers), reverse=True)
     if surplus:
-        is_settled = all(map(it.is_available, it.numbers)) and not any(pod.is_leaving for pod in it.pods.values())
+        is_leaving = any(pod.metadata.is_going for pod in it.pods.values())
+        is_settled = not is_leaving and all(map(it.is_available, it.numbers))
         going = surplus if it.is_parallel else surplus[:1] if is_settled else []
-        return [], [it.pods[number] for number in going if not it.pods[number].is_leaving]
+        return [], [it.pods[number] for number in going if not it.pods[number].metadata.is_going]
     return [], _outdated(it)
 
 
@@ -107,7 +108,7 @@ def _outdated(it: Stateful) -> list[Pod]:
             return []
         pod = it.pods[number]
         if pod.metadata.labels.get(REVISION) != it.update:
-            return [] if pod.is_leaving else [pod]
+            return [] if pod.metadata.is_going else [pod]
         if not it.is_available(number):
             return []
     return []

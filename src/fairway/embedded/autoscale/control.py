@@ -55,7 +55,7 @@ class Autoscalers:
 
     async def _turn(self, key: str) -> float | None:
         one = self.objects.store.get(key)
-        if one is None or one.metadata.deletion_timestamp:
+        if one is None or one.metadata.is_going:
             return None
         try:
             shown = await self._scale(one)

@@ -93,7 +93,7 @@ class Services:
         if one is None:
             namespace, _, name = key.partition("/")
             return await self.carry(Service(metadata=Metadata(name=name, namespace=namespace)), [])
-        if one.metadata.deletion_timestamp:
+        if one.metadata.is_going:
             return None
         if not one.spec.get("selector"):
             return await self.carry(one, [])
@@ -133,7 +133,7 @@ class Services:
 
 def _selects(one: Service, pod: Backend) -> bool:
     meta, selector = pod.metadata, one.spec.get("selector") or {}
-    is_there = pod.spec.node_name and pod.status.phase in ("Pending", "Running") and not meta.deletion_timestamp
+    is_there = pod.spec.node_name and pod.status.phase in ("Pending", "Running") and not meta.is_going
     is_same = meta.namespace == one.metadata.namespace
     return bool(selector and is_there and is_same and selector.items() <= meta.labels.items())
 
