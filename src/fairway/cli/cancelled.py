@@ -24,9 +24,7 @@ Thing = dict[str, Any]
 
 async def cancelled(client: Client, namespace: str, filter: Filter) -> list[tuple[msgspec.Raw, Listed]]:
     """Those that a filter takes, as Workloads; none where the user may not read events."""
-    found = [_workload(it) for it in await _events(client, namespace)]
-    both = [(msgspec.Raw(msgspec.json.encode(it)), msgspec.convert(it, Listed)) for it in found]
-    return [it for it in both if filter.takes(it[1], client.clock.now())]
+    return filter.made(map(_workload, await _events(client, namespace)), client.clock.now())
 
 
 async def unknown(client: Client, namespace: str, job: str) -> str:

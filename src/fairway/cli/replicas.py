@@ -103,8 +103,7 @@ async def parked(client: Client, namespace: str, filter: Filter) -> list[tuple[m
     for kind in BY_POD:
         items = await allowed(client.list(Selection(kind, namespace)), or_absent=True)
         found += [_parked(kind, it) for it in items or () if _is_parked(kind, it)]
-    both = [(msgspec.Raw(msgspec.json.encode(it)), msgspec.convert(it, Listed)) for it in found]
-    return [it for it in both if filter.takes(it[1], client.clock.now())]
+    return filter.made(found, client.clock.now())
 
 
 def _is_parked(kind: Kind, owner: Thing) -> bool:

@@ -1,7 +1,8 @@
 """The rows of `fairway ls`: which Workloads a filter takes, what is read beside them, and the columns shown."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -16,6 +17,7 @@ from .listing import DAY_SECONDS, HEAD, LESS, OVER, Listed, length, rank, row
 from .main import Problem
 from .output import near, print_table
 
+Thing = dict[str, Any]
 MOST_ROWS = 200
 ARRAY = "fairway.dev/completions"
 NONE = "no workloads run or wait; `fairway submit` queues one, `fairway ls --all` lists those that are over"
@@ -52,6 +54,11 @@ class Filter:
             return False
         return self.owners is None or any(key in self.owners for key in keys(one))
 
+    def made(self, things: Iterable[Thing], now: float) -> list[tuple[msgspec.Raw, Listed]]:
+        """Those it takes of Workloads that no server sent: as one would send them, and read."""
+        both = ((msgspec.Raw(msgspec.json.encode(it)), msgspec.convert(it, Listed)) for it in things)
+        return [it for it in both if self.takes(it[1], now)]
+
 
 def names_of(one: Listed) -> set[str]:
     """What people may call it."""
@@ -73,11 +80,9 @@ async def taken(client: Client, namespace: str, filter: Filter) -> list[tuple[ms
     async for page in client.pages(Selection(kinds.WORKLOADS, namespace)):
         listed += [(raw, decode(raw)) for raw in page.items or ()]
     own, known = await bare(client, namespace), {one.key for _, one in listed}
-    stood = [*map(read, own), *gathering(own)]
-    for each in (it for it in stood if it and key_of(it) not in known):
-        raw = msgspec.Raw(msgspec.json.encode(each))
-        listed.append((raw, decode(raw)))
-    return sorted((it for it in listed if filter.takes(it[1], now)), key=lambda it: rank(it[1]))
+    stood = (it for it in (*map(read, own), *gathering(own)) if it and key_of(it) not in known)
+    found = [*(it for it in listed if filter.takes(it[1], now)), *filter.made(stood, now)]
+    return sorted(found, key=lambda it: rank(it[1]))
 
 
 async def check_queue(client: Client, queue: str) -> None:

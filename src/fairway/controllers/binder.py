@@ -12,7 +12,6 @@ from fairway.api.objects import ATTEMPT, HOSTNAME, POOL, PodObject
 from fairway.api.types import WorkloadObject
 from fairway.api.workloads import key_of
 from fairway.engine import Admission
-from fairway.kube import kinds
 from fairway.kube.client import ApiError
 from fairway.kube.turnstile import AT_ONCE, Turnstile
 
@@ -48,7 +47,7 @@ class Binder:
             if pod.spec.node_name:
                 return pod.spec.node_name == place.node
             if self.storage.lacks(pod, place.node):
-                await self.means.client.clock.sleep(self.means.client.chance.jitter(AGAIN_SECONDS))
+                await self.means.client.rest(AGAIN_SECONDS)
                 return False
             try:
                 await self._bind_one(pod, place, {ATTEMPT: attempt(pod), POOL: to.pool}, self.means.rank(key))
@@ -56,22 +55,13 @@ class Binder:
                 is_open |= not isinstance(error, ApiError) or error.status >= 500
                 if await self._is_free(pod) and not is_open:
                     return False
-                await self.means.client.clock.sleep(self.means.client.chance.jitter(AGAIN_SECONDS))
+                await self.means.client.rest(AGAIN_SECONDS)
         return False
 
     async def _is_free(self, pod: PodObject) -> bool:
         """Whether the server has the very pod on no node yet; what it has is seen then."""
-        while True:
-            try:
-                found = await self.means.client.find(ref_of(pod))
-            except (ApiError, OSError):
-                await self.means.client.clock.sleep(self.means.client.chance.jitter(AGAIN_SECONDS))
-                continue
-            if found is None:
-                await self.means.view.shown(ref_of(pod), lambda seen: seen is None)
-                return False
-            await self.means.view.caught_up(kinds.PODS, found)
-            return found["metadata"]["uid"] == pod.metadata.uid and not found["spec"].get("nodeName")
+        found = await self.means.read_back(ref_of(pod))
+        return bool(found) and found["metadata"]["uid"] == pod.metadata.uid and not found["spec"].get("nodeName")
 
     async def _bind_or_look(self, pod: PodObject, place: Place, notes: Mapping[str, str], rank: float) -> None:
         """A refusal was not acted upon; any other answer leaves it open whether the pod is bound."""

@@ -45,12 +45,12 @@ class Certificates:
     async def have(self) -> None:
         """Returns once there is one to serve."""
         while not await self._look():
-            await self.client.clock.sleep(self.client.chance.jitter(RETRY_SECONDS))
+            await self.client.rest(RETRY_SECONDS)
 
     async def keep(self) -> None:
         """Until cancelled."""
         while True:
-            await self.client.clock.sleep(self.client.chance.jitter(LOOK_SECONDS))
+            await self.client.rest(LOOK_SECONDS)
             await self._look()
 
     async def _look(self) -> bool:

@@ -12,7 +12,7 @@ from fairway.kube import kinds
 from fairway.kube.agenda import Agenda, Work
 from fairway.kube.client import ApiError, Client
 from fairway.kube.events import Events
-from fairway.kube.kinds import Kind, ref
+from fairway.kube.kinds import Kind, Ref, ref
 from fairway.kube.lease import Election
 from fairway.settings import Settings
 
@@ -77,7 +77,7 @@ class Means:
             except (ApiError, OSError) as error:
                 if isinstance(error, ApiError) and error.status < 500:
                     return False
-                await self._read_back(key)
+                await self.read_back(ref(kinds.WORKLOADS, key))
         return False
 
     async def patch(self, kind: Kind, seen: Object, said: dict[str, Any]) -> None:
@@ -100,14 +100,16 @@ class Means:
 
         await agenda.run(turn)
 
-    async def _read_back(self, key: str) -> None:
-        """Returns when the view is as new as an answer that was asked for after the failure."""
+    async def read_back(self, place: Ref) -> dict[str, Any] | None:
+        """What the server has of an object after a failure, asked for until it answers; the view is as new then."""
         while True:
             try:
-                found = await self.client.get(ref(kinds.WORKLOADS, key))
-            except (ApiError, OSError) as error:
-                if isinstance(error, ApiError) and error.status == 404:
-                    return await self.view.shown(ref(kinds.WORKLOADS, key), lambda seen: seen is None)
-                await self.client.clock.sleep(self.client.chance.jitter(AGAIN_SECONDS))
+                found = await self.client.find(place)
+            except (ApiError, OSError):
+                await self.client.rest(AGAIN_SECONDS)
+                continue
+            if found is None:
+                await self.view.shown(place, lambda seen: seen is None)
             else:
-                return await self.view.caught_up(kinds.WORKLOADS, found)
+                await self.view.caught_up(place.kind, found)
+            return found

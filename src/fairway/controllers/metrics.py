@@ -7,6 +7,7 @@ label that nothing has any more is taken away.
 
 from collections import Counter as Tally
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -25,7 +26,7 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._last: tuple[Snapshot, Plan, Usage] | None = None
-        has = self._has
+        has = partial(_has, self.registry)
         self.pending = has(Gauge, "pending_workloads", "Workloads that wait", "queue", "reason")
         self.running = has(Gauge, "running_workloads", "Workloads admitted", "queue")
         self.waited = has(Histogram, "wait_seconds", "From submission to admission", "queue", buckets=LONG)
@@ -46,9 +47,6 @@ class Metrics:
         self.lost_events = has(Counter, "events_lost", "Events about objects that could not be written")
         self.leads = has(Gauge, "is_leader", "1 in the controller that holds the lease")
         self.requests = has(Counter, "api_requests", "Requests to the API server", "code")
-
-    def _has(self, kind: type[M], name: str, meaning: str, *labels: str, **more: Any) -> M:
-        return kind(f"fairway_{name}", meaning, labels, registry=self.registry, **more)
 
     def exposition(self) -> bytes:
         if self._last:
@@ -93,14 +91,17 @@ class DoorMetrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        asked, refused = "Admission reviews", "Admission reviews refused, by the kind of the object"
-        self.requests = Counter("fairway_webhook_requests", asked, ("path", "code"), registry=self.registry)
-        self.refused = Counter("fairway_webhook_refused", refused, ("kind",), registry=self.registry)
-        self.seconds = Histogram("fairway_webhook_seconds", "One admission review", registry=self.registry,
-                                 buckets=SHORT)  # fmt: skip
+        has = partial(_has, self.registry)
+        self.requests = has(Counter, "webhook_requests", "Admission reviews", "path", "code")
+        self.refused = has(Counter, "webhook_refused", "Admission reviews refused, by the kind of the object", "kind")
+        self.seconds = has(Histogram, "webhook_seconds", "One admission review", buckets=SHORT)
 
     def exposition(self) -> bytes:
         return generate_latest(self.registry)
+
+
+def _has(registry: CollectorRegistry, kind: type[M], name: str, meaning: str, *labels: str, **more: Any) -> M:
+    return kind(f"fairway_{name}", meaning, labels, registry=registry, **more)
 
 
 def _fill(gauge: Gauge, values: object) -> None:

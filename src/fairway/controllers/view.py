@@ -116,7 +116,7 @@ class View:
                 return await self._client.resources(version)
             except (ApiError, OSError) as error:
                 log.warning("what %s serves is not known: %s; trying again", version, error)
-                await self._client.clock.sleep(self._client.chance.jitter(AGAIN_SECONDS))
+                await self._client.rest(AGAIN_SECONDS)
 
     async def synced(self) -> None:
         """Returns when every informer has its first list, those of the owners that are defined included."""

@@ -218,6 +218,10 @@ class Client:
             raise ApiError.of(response.status, await _whole(response.body))
         return response.headers.get("sec-websocket-protocol", ""), response.talk
 
+    async def rest(self, seconds: float) -> None:
+        """Before a request is sent again: for so long, or somewhat less."""
+        await self.clock.sleep(self.chance.jitter(seconds))
+
     async def call(self, request: Request) -> bytes:
         """One exchange with a whole body; the way to anything that has no method here."""
         return await _whole((await self._answer(request)).body)
@@ -235,7 +239,7 @@ class Client:
             body, pause = await _whole(response.body), _retry_after(response)
             if pause is None or not left:
                 raise ApiError.of(response.status, body)
-            await self.clock.sleep(self.chance.jitter(2 * pause))
+            await self.rest(2 * pause)
         raise AssertionError("the last try returns or raises")
 
 

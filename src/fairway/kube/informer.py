@@ -104,7 +104,7 @@ class Informer(Generic[T]):
     async def _back_off(self, error: Exception) -> None:
         self.is_away = True
         log.warning("%s: %s: %s", self.selection.path(), type(error).__name__, error)
-        await self.client.clock.sleep(self.client.chance.jitter(self._pause))
+        await self.client.rest(self._pause)
         self._pause = min(2 * self._pause, LONGEST_SECONDS)
 
     async def _list(self) -> None:
