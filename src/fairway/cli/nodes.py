@@ -8,8 +8,6 @@ from typing import Any
 import click
 import msgspec
 
-from fairway.api import quantities
-from fairway.api.pods import requests_of
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Selection
@@ -89,6 +87,8 @@ def users(workloads: Iterable[Listed]) -> dict[str, Counter[str]]:
 
 def _used(pods: list[Thing]) -> dict[tuple[str, str], int]:
     """(node, resource) → what its live pods request."""
+    from fairway.api.pods import requests_of
+
     used: dict[tuple[str, str], int] = defaultdict(int)
     for pod in pods:
         phase = (pod.get("status") or {}).get("phase")
@@ -105,6 +105,8 @@ def _is_frozen(pod: Thing) -> bool:
 
 
 def _node_line(node: Thing, used: dict[tuple[str, str], int] | None, by: Counter[str]) -> list[object]:
+    from fairway.api import quantities
+
     name, labels = node["metadata"]["name"], node["metadata"].get("labels") or {}
     offered = (node.get("status") or {}).get("allocatable") or {}
     has, product = quantities.parse(str(offered.get(GPU, 0)), GPU), labels.get("nvidia.com/gpu.product")

@@ -1,4 +1,4 @@
-"""`fairway queues`: which of them holds what, and what is asked for, as it is now.
+"""`fairway queues`: what each of them holds, and what is asked for, as it is now.
 
 What queues hold and have waiting is added up from the Workloads, since a Queue's own status is written at most once a
 minute. Only the share is read from there: what is due to a queue is decided, not counted.

@@ -55,7 +55,7 @@ class Filter:
         return self.owners is None or any(key in self.owners for key in keys(one))
 
     def made(self, things: Iterable[Thing], now: float) -> list[tuple[msgspec.Raw, Listed]]:
-        """Those it takes of Workloads that no server sent: as one would send them, and read."""
+        """Which it takes of Workloads that no server sent: as one would send them, and read."""
         both = ((msgspec.Raw(msgspec.json.encode(it)), msgspec.convert(it, Listed)) for it in things)
         return [it for it in both if self.takes(it[1], now)]
 
