@@ -117,7 +117,8 @@ def _status(pod: PodObject) -> WorkloadStatus:
     at = _since(pod, "PodScheduled") or meta.creation_timestamp
     told = [Condition("Admitted", "True", "Admitted", "", at)]
     where = AdmissionStatus(meta.annotations.get(POOL, ""), (PodSetNodes(MAIN, nodes),))
-    found = WorkloadStatus("Admitted", admission=where, attempt=1)
+    reason, said = words.refusal((pod,))
+    found = WorkloadStatus("Admitted", reason, said, admission=where, attempt=1)
     is_over = status.phase in ("Succeeded", "Failed") and not is_lost(status) and meta.deletion_timestamp is None
     if not is_over:
         ready = _since(pod, "Ready")

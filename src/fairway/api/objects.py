@@ -247,6 +247,7 @@ class Terminated(Part, frozen=True):
 
 class Waiting(Part, frozen=True):
     reason: str = ""
+    message: str = ""
 
 
 class ContainerState(Part, frozen=True):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+from fairway.api.names import BY_PODMAN
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Ref, Selection
@@ -65,7 +66,7 @@ async def view_of(client: Client, order: SimpleNamespace) -> View:
 
 def _runs_images(node: Thing) -> bool:
     info = (node.get("status") or {}).get("nodeInfo") or {}
-    return bool(info.get("containerRuntimeVersion") == "fairway://podman")
+    return bool(info.get("containerRuntimeVersion") == BY_PODMAN)
 
 
 async def _readable(client: Client, kind: Kind) -> list[Thing] | None:
