@@ -185,8 +185,7 @@ def shim(folder, told):
             os.unlink(entry.path)
         stop.pause.wake()
     code, why = attend(stop, wake, pipes, log)
-    if code and not why and stop.pause.is_on_disk():
-        why = "OnDisk"
+    why = why or (stop.pause.end() if code else "")
     reason, _, message = error.partition("\n")
     if stop.fault and not why:
         reason, message = stop.fault, log.last.decode(errors="replace").removeprefix("Error: ")[:MESSAGE_BYTES]
@@ -397,9 +396,11 @@ class Pause:
         self.seen = None
         self.look()
 
-    def is_on_disk(self):
+    def end(self):
+        """What ended processes that stood still: they went to disk, or were killed, and that is no failure of theirs."""
         with suppress(FileNotFoundError), open(f"{self.folder}/paused", encoding="utf-8") as file:
-            return file.read().startswith("4 ")
+            return {"3": "NotWoken", "4": "OnDisk"}.get(file.read(1), "")
+        return ""
 
     def lift(self):
         """Nothing is to be frozen any more."""
