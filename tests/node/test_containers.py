@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from fairway.api.objects import ASSIGNED
 from fairway.kube import kinds
 from fairway.kube.kinds import Ref
 from fairway.node.container import inspect, stop_all
-from fairway.node.containers.engine import EngineError, engine
+from fairway.node.containers.engine import EngineError, engine, name_of
 from fairway.node.execute import Order
 from fairway.node.podstatus import SHUTDOWN
 
@@ -196,3 +197,28 @@ async def test_a_podman_that_can_run_no_container_is_told_in_one_line(
     words = 'podman cannot run a container here: default OCI runtime "nope" not found'
     with pytest.raises(EngineError, match=f"--containers podman: {words}.*; mend that, or use --containers processes$"):
         await broken.tried()
+
+
+@pytest.mark.parametrize("trap", [":", "trap '' HUP"])
+async def test_a_command_beside_a_container_ends_with_whoever_asked_for_it(box: Box, trap: str) -> None:
+    pod = await run(box, "entered", command=["/bin/sh", "-c", "echo up; sleep 600"])
+    await written(box, "entered", "up")
+    argv = ["/bin/sh", "-c", f"{trap}; echo in; sleep 500; sleep 400"]
+    running = box.runner.execute("default", "entered", "main", Order(argv, has_input=True, is_terminal=True))
+    assert running
+    async with aclosing(running.output()) as output:
+        assert b"in" in (await anext(output))[1]
+        assert await beside(box, pod)
+
+    async def has_ended() -> bool:
+        return not await beside(box, pod)
+
+    await until(box.client, 20, has_ended)
+
+
+async def beside(box: Box, pod: dict[str, Any]) -> list[str]:
+    """The sleepers of a command that was entered."""
+    asked = ["podman", "top", name_of(box.attempt(pod)), "args"]
+    env = dict(box.runner.specs.engine.base)
+    said = await asyncio.to_thread(subprocess.check_output, asked, env=env, text=True)
+    return [line for line in said.splitlines() if line.strip() in ("sleep 500", "sleep 400")]
