@@ -162,9 +162,15 @@ def _change(given: dict[str, Any], view: View | None, order: SimpleNamespace) ->
         except ApiError as error:
             raise _by_option(error) from error
         changes = ", ".join(f"{option[2:]} {_text(value) or NONE}" for option, value in given.items())
-        return f"modified: {in_local_time(changes, client.clock.now())}{_stricter(said, given)}"
+        return f"modified: {in_local_time(changes, client.clock.now())}{_stricter(said, given)}{_later(found, given)}"
 
     return change
+
+
+def _later(found: Found, given: dict[str, Any]) -> str:
+    """Of what has started that it comes after another only if it has to start again; else ""."""
+    has_started = _before(given) and found.phase in ("Admitted", "Running")
+    return "; it has started: --after counts only if it has to start again" * bool(has_started)
 
 
 def _stricter(owners: list[dict[str, Any]], given: dict[str, Any]) -> str:

@@ -397,7 +397,7 @@ class Pause:
         self.look()
 
     def end(self):
-        """What ended processes that stood still: they went to disk, or were killed, and that is no failure of theirs."""
+        """What ended processes that stood still: they went to disk, or were killed, which is no failure of theirs."""
         with suppress(FileNotFoundError), open(f"{self.folder}/paused", encoding="utf-8") as file:
             return {"3": "NotWoken", "4": "OnDisk"}.get(file.read(1), "")
         return ""
