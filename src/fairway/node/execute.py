@@ -1,8 +1,8 @@
 """A command beside the process of a running container, in its place (enter.py), with its output as it comes.
 
 It is a session of its own. It ends with the container, and with whoever asked for it: then all of its session get
-SIGHUP and, a moment later, SIGKILL. In a container it is no child of the engine's client, which hands on no signal, but of
-a monitor that the client adopts; without its command the client ends by itself.
+SIGHUP and, a moment later, SIGKILL. In a container it is no child of the engine's client, which hands on no signal,
+but of a monitor that the client adopts; without its command the client ends by itself.
 """
 
 import asyncio
