@@ -35,7 +35,9 @@ SHARED_DEVICES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 LEAST_CPUS = 0.01  # the kernel gives a millisecond of each tenth of a second, or more
 LABEL = "fairway.dev/attempt"
 OF_MACHINE = ("--network", "host", "--ipc", "host")
-CAME_SO_FAR = "command that was not found"
+OF_RUNTIME, CAME_SO_FAR = "OCI runtime error", "command that was not found"
+NEEDS_IDS = ("; a user other than root needs subordinate ids: `sudo usermod --add-subuids 100000-165535 --add-subgids"
+             " 100000-165535 USER`")  # fmt: skip
 
 
 class EngineError(Exception):
@@ -58,10 +60,9 @@ class Engine:
             words = await self._asked("run", "--rm", *OF_MACHINE, "--user", "1:1", "--rootfs", root, "/fairway")
         if CAME_SO_FAR not in words:
             name = Path(self.path).name
-            ranges = " (without root it needs this user in /etc/subuid and /etc/subgid: `sudo usermod --add-subuids"\
-                     " 100000-165535 --add-subgids 100000-165535 USER`)" * bool(os.geteuid())  # fmt: skip
-            raise EngineError(f"--containers {name}: {name} cannot run a container here: {words}; mend that{ranges}, or"
-                              " use --containers processes")  # fmt: skip
+            ids = NEEDS_IDS * (os.geteuid() != 0 and OF_RUNTIME in words)
+            found = f"{name} cannot run a container here: {words}{ids}"
+            raise EngineError(f"--containers {name}: {found}; mend that, or use --containers processes")
 
     async def fetch(self, container: Container) -> None:
         """Has the image here, as `imagePullPolicy` says. Unusable, with the engine's words, where it cannot be had."""
