@@ -1,4 +1,5 @@
-"""When a program that failed starts again: what a running workload's status says of it.
+"""Why an admitted workload does not run: what keeps a container from starting, or when a program that failed starts
+again. Its status says so.
 
 The Job's own controller decides when, and a kubelet for containers of a pod that stays; both wait longer after each
 failure in a row. Here the same times are computed from what pods say, for people: nothing is decided by them.

@@ -4,6 +4,7 @@ The shim starts the engine's client, `podman run`, in place of the program. The 
 code; the container's own processes are below the shim, since that adopts the engine's monitor. So all that holds for
 processes holds for them: they outlive Fairway, and nothing of them outlives the shim. After the client, however it
 ended, the shim removes the container by its name, which is that of the attempt, and so does who finds a lost attempt.
+Where the client ended with one of its own exit codes, the shim first asks the engine whether the program ever ran.
 
 The container's variables are the client's environment, from where it copies those that it is told the names of: values
 are in nobody's list of processes. Only what the client reads itself is the client's, and given to the container as an
