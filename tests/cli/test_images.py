@@ -1,11 +1,17 @@
 """`submit --image` on a machine whose containers podman runs: what it finds is the image's, as on a cluster."""
 
+import json
+import os
+import pty
+import re
+import signal
 from collections.abc import Iterator
 
 import pytest
 from engines import IMAGE, Absent, podman
 
 from .test_commands import Machine
+from .test_shell import read_until, start
 
 
 @pytest.fixture(scope="module")
@@ -36,3 +42,67 @@ def test_a_failure_of_a_program_in_an_image_ends_its_job_as_that_of_a_process(ma
     words = ("--image", IMAGE, "--follow", "--", "/bin/sh", "-c", "exit 143")
     machine.run("submit", "--name", "ended", *words, status=143)
     assert "\nretries:" not in machine.run("status", "ended")
+
+
+def test_an_image_that_is_missing_is_named_wherever_its_job_is_asked_for(machine: Machine) -> None:
+    machine.run("submit", "--name", "absent", "--image", "localhost/absent:1", "--", "true")
+    words = "ErrImageNeverPull: image 'localhost/absent:1' is not on this machine"
+    while words not in machine.run("why", "absent"):
+        assert machine.workload("absent")["phase"] in ("Pending", "Admitted")
+    assert re.search(f"starting .* {words}", machine.run("ls", "absent"))
+    assert re.search("ErrImageNeverPull\nmessage: +image 'localhost/absent:1' is not", machine.run("status", "absent"))
+    machine.run("cancel", "absent")
+
+
+def test_a_bare_pod_without_its_image_says_so_too(machine: Machine) -> None:
+    pod = {"metadata": {"name": "bare", "labels": {"fairway.dev/queue": "default"}}, "apiVersion": "v1", "kind": "Pod",
+           "spec": {"containers": [{"name": "main", "image": "localhost/absent:1"}]}}  # fmt: skip
+    (machine.folder / "bare.json").write_text(json.dumps(pod))
+    machine.run("submit", "-f", "bare.json")
+    while "ErrImageNeverPull: image 'localhost/absent:1'" not in machine.run("ls", "bare"):
+        assert "running" not in machine.run("ls", "bare")
+    machine.run("cancel", "bare")
+
+
+def test_a_program_that_the_image_lacks_is_told_with_the_words_of_podman(machine: Machine) -> None:
+    words = ("--image", IMAGE, "--follow", "--", "/nope")
+    said = machine.run("submit", "--name", "lacks", *words, status=128)
+    told = r'failed: .*exec: "/nope": .*no such file or directory.* \(exit code 128\)'
+    assert re.search(f"fairway: lacks {told}", said)
+    assert re.search(f"state: +{told}", machine.run("status", "lacks"))
+
+
+def test_an_image_without_tar_is_told_where_files_are_to_be_unpacked(machine: Machine) -> None:
+    (machine.folder / "own").mkdir()
+    (machine.folder / "own" / "file").touch()
+    words = ("--image", IMAGE, "--sync", "own", "--follow", "--", "/bin/cat", "file")
+    said = machine.run("submit", "--name", "synced", *words, status=128)
+    told = "failed: the image has no tar, which --sync needs: "
+    assert re.search(rf'fairway: synced {told}.*exec: "tar".*not found.* \(exit code 128\)\n', said)
+    assert told in machine.run("status", "synced") and told in machine.run("ls", "--all", "synced")
+
+
+def test_up_does_not_start_where_podman_cannot_run_a_container(machine: Machine) -> None:
+    other = Machine(machine.folder / "other")
+    (other.folder / "etc").mkdir(parents=True)
+    (other.folder / "etc" / "containers.conf").write_text('[engine]\nruntime = "nope"\n')
+    other.environment |= {"CONTAINERS_CONF": str(other.folder / "etc" / "containers.conf")}
+    said = other.run("up", "--detach", "--containers", "podman", status=1)
+    assert 'podman cannot run a container here: default OCI runtime "nope" not found' in said
+    assert said.count("\n") == 1 and "use --containers processes" in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGKILL])
+def test_a_session_in_an_image_ends_when_its_terminal_is_cut_off(machine: Machine, number: int) -> None:
+    ours, its = pty.openpty()
+    name = f"cut-{number:d}"
+    ends = {"stdin": its, "stdout": its, "stderr": its, "start_new_session": True}
+    one = start(machine, "--image", IMAGE, "--name", name, **ends)
+    read_until(ours, b"# ")
+    os.write(ours, b"echo in$((40 + 2))\n")
+    read_until(ours, b"in42")
+    one.send_signal(number)
+    one.wait(timeout=60)
+    machine.until(name, "Succeeded")
+    os.close(its)
+    os.close(ours)

@@ -16,6 +16,7 @@ from fairway.kube.config import load
 from fairway.kube.http import http_transport
 from fairway.kube.kinds import Ref
 from fairway.node.container import running
+from fairway.node.pause.freezer import children
 from fairway.node.pause.stand import stand_of
 
 from .test_commands import Machine
@@ -85,12 +86,12 @@ async def tell_why(machine: Machine) -> None:
 
 
 async def tell_loss(machine: Machine) -> None:
-    """What is said of a paused job whose processes were lost."""
-    for one in running(machine.folder / "fairway" / "pods"):
-        if stand_of(one.folder).step:
-            os.kill(one.pid, signal.SIGKILL)
+    """What is said of a paused job whose processes were lost: of one rank with its keeper, of the other alone."""
+    first, second = (it.pid for it in running(machine.folder / "fairway" / "pods") if stand_of(it.folder).step)
+    for pid in (first, *children(second)):
+        os.kill(pid, signal.SIGKILL)
     machine.until("gang", "Suspended")
-    lost = r"paused \d+s ago: Suspended; its processes were lost while it was paused; .* when it is resumed\n"
+    lost = r"paused \d+s ago: Suspended; its processes were lost while it was paused[;:] .* when it is resumed\n"
     assert re.search(lost, machine.run("status", "gang")) and re.search(lost, machine.run("why", "gang"))
 
 

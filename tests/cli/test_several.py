@@ -272,6 +272,20 @@ def test_no_job_is_modified_to_come_after_one_that_waits_for_it_or_has_failed(ma
     machine.run("cancel", "mid", "leaf")
 
 
+def test_what_has_started_comes_after_another_only_if_it_starts_again_and_modify_says_so(machine: Machine) -> None:
+    submit(machine, "first", "sleep 600")
+    submit(machine, "started", "sleep 600")
+    machine.until("started", "Running")
+    said = machine.run("modify", "started", "--after", "first")
+    assert said == "started modified: after first; it has started: --after counts only if it has to start again\n"
+    machine.run("suspend", "started")
+    machine.until("started", "Suspended")
+    machine.run("resume", "started")
+    while (said := machine.workload("started")).get("reason") != "DependencyPending":
+        assert said["phase"] in ("Suspended", "Pending")
+    machine.run("cancel", "first", "started")
+
+
 def test_the_log_of_the_cluster_tells_the_life_of_a_job_and_none_of_its_environment(machine: Machine) -> None:
     machine.environment["SECRET_WORD"] = "xyzzy"
     submit(machine, "told", "exit 3", "--env", "SECRET_WORD")

@@ -72,3 +72,10 @@ def test_what_is_said_of_a_retry_is_taken_back_when_it_comes_and_nothing_else_is
     assert note(told, None, RETRYING) == status
     waits = WorkloadStatus(phase="Pending", reason="NoRoom", message="needs 4 GPUs")
     assert note(waits, None, RETRYING) == note(waits, said, RETRYING) == waits
+
+
+def test_what_keeps_a_container_from_starting_is_told_in_the_words_of_its_node() -> None:
+    absent = {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}
+    made = pod("Pending", containerStatuses=[{"name": "b", "state": absent}], initContainerStatuses=[
+        {"name": "a", "state": {"waiting": {"reason": "PodInitializing"}}}])  # fmt: skip
+    assert pause(owner(), [made], NOW) == Said("ErrImagePull", "no such image")

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ from box import BASE, Box, machine
 from cluster import until
 from engines import IMAGE, Absent, podman
 
+from fairway.api.objects import ASSIGNED
 from fairway.kube import kinds
 from fairway.kube.kinds import Ref
 from fairway.node.container import inspect, stop_all
-from fairway.node.containers.engine import EngineError, engine
+from fairway.node.containers.engine import EngineError, engine, name_of
 from fairway.node.execute import Order
 from fairway.node.podstatus import SHUTDOWN
 
@@ -152,3 +154,71 @@ def test_gpus_are_given_by_their_files_and_count_from_nothing_inside() -> None:
     options = made.order({"name": "main", "image": IMAGE}, {}, "2,5")["options"]
     assert [it for it in options if it.endswith(("2", "5"))] == ["--device=/dev/nvidia2", "--device=/dev/nvidia5"]
     assert "--env=CUDA_VISIBLE_DEVICES=0,1" in options
+
+
+async def test_a_container_that_cannot_be_made_waits_with_the_words_of_podman(
+    tmp_path: Path, client: Mapping[str, str]
+) -> None:
+    card = tmp_path / "card"
+    async with machine(tmp_path, engine=engine("podman", client, {0: str(card)})) as box:
+        pod = await box.run("unmade", "echo made", container=OF_IMAGE, annotations={ASSIGNED: "0"})
+        waiting = await box.state("unmade", "waiting")
+        assert waiting == {"reason": "CreateContainerError", "message": f"stat {card}: no such file or directory"}
+        card.symlink_to("/dev/zero")
+        assert await box.said("unmade") == "made\n"
+        assert (await box.status("unmade"))["containerStatuses"][0]["restartCount"] == 0
+        assert inspect(box.attempt(pod, 1)).code == 0
+
+
+@pytest.mark.parametrize("code", [125, 126, 127])
+async def test_an_exit_code_that_podman_has_too_is_the_programs_where_it_ran(box: Box, code: int) -> None:
+    await run(box, "own", command=["/bin/sh", "-c", f"echo ran >&2; exit {code}"])
+    ended = (await box.phase("own", "Failed"))["containerStatuses"][0]["state"]["terminated"]
+    assert (ended["exitCode"], ended["reason"], ended.get("message")) == (code, "Error", None)
+
+
+@pytest.mark.parametrize(("program", "words"), [("/nope", "no such file or directory"), ("/tmp", "permission denied")])
+async def test_a_program_that_is_not_in_the_image_never_ran_as_podman_says(box: Box, program: str, words: str) -> None:
+    await run(box, "missing", command=[program])
+    ended = (await box.phase("missing", "Failed"))["containerStatuses"][0]["state"]["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (128, "StartError")
+    assert f'exec: "{program}"' in ended["message"] and words in ended["message"]
+
+
+async def test_a_podman_that_can_run_no_container_is_told_in_one_line(
+    client: Mapping[str, str], tmp_path: Path
+) -> None:
+    made = engine("podman", client, {})
+    assert made
+    await made.tried()
+    (tmp_path / "conf").write_text('[engine]\nruntime = "nope"\n')
+    broken = engine("podman", {**client, "CONTAINERS_CONF": str(tmp_path / "conf")}, {})
+    assert broken
+    words = 'podman cannot run a container here: default OCI runtime "nope" not found'
+    with pytest.raises(EngineError, match=f"--containers podman: {words}.*; mend that, or use --containers processes$"):
+        await broken.tried()
+
+
+@pytest.mark.parametrize("trap", [":", "trap '' HUP"])
+async def test_a_command_beside_a_container_ends_with_whoever_asked_for_it(box: Box, trap: str) -> None:
+    pod = await run(box, "entered", command=["/bin/sh", "-c", "echo up; sleep 600"])
+    await written(box, "entered", "up")
+    argv = ["/bin/sh", "-c", f"{trap}; echo in; sleep 500; sleep 400"]
+    running = box.runner.execute("default", "entered", "main", Order(argv, has_input=True, is_terminal=True))
+    assert running
+    async with aclosing(running.output()) as output:
+        assert b"in" in (await anext(output))[1]
+        assert await beside(box, pod)
+
+    async def has_ended() -> bool:
+        return not await beside(box, pod)
+
+    await until(box.client, 20, has_ended)
+
+
+async def beside(box: Box, pod: dict[str, Any]) -> list[str]:
+    """The sleepers of a command that was entered."""
+    asked = ["podman", "top", name_of(box.attempt(pod)), "args"]
+    env = dict(box.runner.specs.engine.base)
+    said = await asyncio.to_thread(subprocess.check_output, asked, env=env, text=True)
+    return [line for line in said.splitlines() if line.strip() in ("sleep 500", "sleep 400")]

@@ -470,8 +470,8 @@ def test_an_image_that_the_disk_has_no_room_for_is_not_begun(tmp_path: Path, mon
     assert not (tmp_path / "image").exists()
 
 
-async def test_a_pod_whose_process_is_gone_says_that_it_cannot_be_frozen(box: Box) -> None:
-    pod = await box.run("a", "sleep 100", restartPolicy="Always")
+async def test_a_process_that_is_killed_while_it_is_frozen_has_not_failed_and_starts_again(box: Box) -> None:
+    pod = await box.run("a", "echo up; sleep 100")
     await condition(box, "a", "Ready", "True")
     attempt = box.attempt(pod)
     await annotate(box, "a", "r1")
@@ -479,8 +479,14 @@ async def test_a_pod_whose_process_is_gone_says_that_it_cannot_be_frozen(box: Bo
     for pid in tree(attempt):
         with suppress(ProcessLookupError):  # it ended with its parent
             os.kill(pid, 9)
-    told = await condition(box, "a", FROZEN, "False")
-    assert told["reason"] == "CannotFreeze"
+    frozen = await condition(box, "a", FROZEN, "False")
+    assert (frozen["reason"], frozen["message"]) == ("CannotFreeze", "no process of it runs")
+    assert (await box.status("a"))["phase"] == "Running"
+    await annotate(box, "a", None)
+    assert "could not be restored: they were killed; it starts again" in await told(box, "NotWoken")
+    await condition(box, "a", "Ready", "True")
+    assert (await box.status("a"))["containerStatuses"][0]["restartCount"] == 0
+    assert await box.log("a") == "up\n"
 
 
 # GPUs: the order of calls, and what becomes of one that fails

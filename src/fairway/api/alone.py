@@ -97,7 +97,8 @@ def _status(pod: objects.PodObject) -> WorkloadStatus:
     at = _since(pod, "PodScheduled") or meta.creation_timestamp
     told = [objects.Condition("Admitted", "True", "Admitted", "", at)]
     where = AdmissionStatus(meta.annotations.get(objects.POOL, ""), (PodSetNodes(MAIN, nodes),))
-    found = WorkloadStatus("Admitted", admission=where, attempt=1)
+    reason, said = words.refusal((pod,))
+    found = WorkloadStatus("Admitted", reason, said, admission=where, attempt=1)
     is_over = status.is_over and not is_lost(status) and not meta.is_going
     if not is_over:
         ready = _since(pod, "Ready")

@@ -9,10 +9,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil
 
+from msgspec.structs import replace
+
 from fairway import engine
 from fairway.engine import ATTACHABLE, CPU, GPU, MEMORY, Bar, Cause, Dependency, Ending, Facts, Reason, Rule, Workload
 
-from .ends import exit_words
+from .ends import end_message, exit_words
 from .figures import amount, count, driver, is_one, number, span
 from .forms.form import Outcome
 from .indexes import failed_trials, rank_in
@@ -27,6 +29,7 @@ DEFAULT = "default"
 """The pool of a cluster that names none."""
 MOST_OBSTACLES = 5
 """What shuts nodes out is named up to here; the nodes of the rest are counted together."""
+LOOPS = "CrashLoopBackOff"  # of a container that did start
 Queues = Mapping[str, str]
 """Queue by key of workload."""
 
@@ -547,6 +550,13 @@ def retrying(end: Terminated | None, at: float) -> str:
     return f"{said}starts again at {_moment(at)}"
 
 
+def refusal(pods: Iterable[PodObject]) -> tuple[str, str]:
+    """Why the first container that cannot start cannot, in a word and a sentence of its node; empty where each can."""
+    every = (one for pod in pods for one in (*pod.status.init_container_statuses, *pod.status.container_statuses))
+    waiting = (one.state.waiting for one in every)
+    return next(((it.reason, it.message) for it in waiting if it and it.message and it.reason != LOOPS), ("", ""))
+
+
 def idle(began: float, end: float) -> str:
     """When a session that does nothing is parked."""
     return f"idle since {_moment(began)}; parked at {_moment(end)} unless it computes before"
@@ -572,7 +582,7 @@ def _exits(status: PodStatus) -> Iterator[Terminated]:
     for one in (*status.init_container_statuses, *status.container_statuses):
         end = one.state.terminated or one.last_state.terminated
         if end and end.exit_code:
-            yield end
+            yield replace(end, message=end_message(one.name, end.message))
 
 
 _OURS = f"set schedulerName: {SCHEDULER} in the spec of its pods, or install the webhook"

@@ -5,6 +5,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 
 ON_THIS_MACHINE = "fairway.dev/this-machine"  # the image of what runs as a process of this machine; no registry has it
+BY_PODMAN = "fairway://podman"  # the runtime of a node whose containers podman runs
 
 
 PARTING = " (parting)"

@@ -252,6 +252,7 @@ class Terminated(Part, frozen=True):
 
 class Waiting(Part, frozen=True):
     reason: str = ""
+    message: str = ""
 
 
 class ContainerState(Part, frozen=True):

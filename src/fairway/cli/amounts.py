@@ -30,14 +30,6 @@ def allocatable(node: Thing) -> dict[str, Fraction]:
     return {resource: exact(str(text)) for resource, text in said.items()}
 
 
-def least(thing: Thing) -> int:
-    """The fewest pods that it starts with."""
-    spec = thing.get("spec") or {}
-    most = min(spec.get("parallelism", 1), spec.get("completions") or spec.get("parallelism", 1))
-    said = (thing["metadata"].get("annotations") or {}).get("fairway.dev/min-count", "")
-    return min(int(said), most) if said.isdecimal() else most
-
-
 def listed(needs: dict[str, Fraction]) -> str:
     """`1 CPU, 2 GPUs, 4Gi memory`."""
     return ", ".join(amount(need, resource) for resource, need in needs.items())

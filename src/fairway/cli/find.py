@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from fairway.api.ends import exit_words
+from fairway.api.ends import end_message, exit_words
 from fairway.api.indexes import failed_trials, rank_in
 from fairway.api.names import called, name_of, plain_name
 from fairway.kube import kinds, runs
@@ -150,7 +150,8 @@ def _failures(pods: Iterable[dict[str, Any]]) -> Iterator[tuple[str, str, str]]:
         for one in (*(said.get("initContainerStatuses") or ()), *(said.get("containerStatuses") or ())):
             end = (one.get("state") or {}).get("terminated") or (one.get("lastState") or {}).get("terminated") or {}
             if code := end.get("exitCode"):
-                words = exit_words(int(code), end.get("reason") or "", end.get("message") or "")
+                said = end_message(one["name"], end.get("message") or "")
+                words = exit_words(int(code), end.get("reason") or "", said)
                 yield end.get("finishedAt") or "", words, pod["metadata"]["name"]
 
 

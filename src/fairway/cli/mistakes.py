@@ -17,13 +17,13 @@ from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Ref
 
-from .amounts import OPTIONS, allocatable, amount, least, listed, needs_of
+from .amounts import OPTIONS, allocatable, amount, listed
 from .cancelled import unknown
 from .find import get, sought
-from .job import template_of
 from .main import Problem, told
 from .output import near, no_leaf
 from .quota import over_quota
+from .requirements import Requirements, requirements_of
 from .view import View, selects
 
 Thing = dict[str, Any]
@@ -42,17 +42,18 @@ class Mistake:
 async def check(client: Client, view: View, things: Sequence[Thing], order: SimpleNamespace) -> None:
     """Raises a Problem for the first mistake that there is, unless waiting could help and is wanted anyway."""
     for thing in things:
-        room = [] if order.dry_run else [*_of_room(view, thing)]
-        found = await against(client, view, thing, with_quota=not order.dry_run)
+        asked = requirements_of(thing)
+        room = [] if order.dry_run else [*_of_room(view, asked)]
+        found = await against(client, view, asked, with_quota=not order.dry_run)
         before = _notes(thing).get("fairway.dev/after", "").replace(",", " ").split()
-        refuse([*found, *room, *await of_order(client, thing["metadata"]["namespace"], before)], order)
+        refuse([*found, *room, *await of_order(client, asked.namespace, before)], order)
 
 
-async def against(client: Client, view: View, thing: Thing, *, with_quota: bool = True) -> list[Mistake]:
-    """What the queue that an object names has against it."""
-    found = [*_of_queue(view, thing), *of_priority(view, thing), *_of_pools(view, thing)]
-    found += map(Mistake, over_quota(view, thing, _queue(thing)) if with_quota else ())
-    return [*found, *await _of_namespace(client, view, thing)]
+async def against(client: Client, view: View, asked: Requirements, *, with_quota: bool = True) -> list[Mistake]:
+    """What the queue that a workload names has against it."""
+    found = [*_of_queue(view, asked), *of_priority(view, asked), *_of_pools(view, asked)]
+    found += map(Mistake, over_quota(view, asked) if with_quota else ())
+    return [*found, *await _of_namespace(client, view, asked)]
 
 
 def refuse(found: Iterable[Mistake], order: SimpleNamespace) -> None:
@@ -67,14 +68,10 @@ def _notes(thing: Thing) -> dict[str, str]:
     return thing["metadata"].get("annotations") or {}
 
 
-def _queue(thing: Thing) -> str:
-    return str((thing["metadata"].get("labels") or {}).get("fairway.dev/queue") or "default")
-
-
-def _of_queue(view: View, thing: Thing) -> Iterator[Mistake]:
+def _of_queue(view: View, asked: Requirements) -> Iterator[Mistake]:
     if view.queues is None:
         return
-    name = _queue(thing)
+    name = asked.queue
     below = sorted(it for it, one in view.queues.items() if (one.get("spec") or {}).get("parent") == name)
     if name not in view.queues and name != "default":
         leaves = view.queues.keys() - {(one.get("spec") or {}).get("parent") for one in view.queues.values()}
@@ -82,44 +79,42 @@ def _of_queue(view: View, thing: Thing) -> Iterator[Mistake]:
     elif below:
         yield Mistake(no_leaf(name, below))
     longest = [it for one in view.line(name).values() if (it := (one.get("timeLimit") or {}).get("max"))]
-    text = _notes(thing).get("fairway.dev/time-limit", "")
     try:
-        most, asked = min(map(duration, longest), default=None), duration(text) if text else 0.0
+        most, limit = min(map(duration, longest), default=None), duration(asked.limit) if asked.limit else 0.0
     except Malformed:
         return  # the server says what is wrong with it
-    if most is not None and asked > most:
+    if most is not None and limit > most:
         yield Mistake(f"--time-limit: queue {name} allows at most {duration_text(most)}", may_pass=False)
 
 
-def of_priority(view: View, thing: Thing) -> Iterator[Mistake]:
-    name = (template_of(thing).get("spec") or {}).get("priorityClassName")
+def of_priority(view: View, asked: Requirements) -> Iterator[Mistake]:
+    name = asked.priority
     if not name or view.classes is None:
         return
     if name not in view.classes:
         yield Mistake(f"--priority: there is no PriorityClass {name!r}{near(name, view.classes)}", may_pass=False)
         return
-    highest = [most for it in view.line(_queue(thing)).values() if (most := it.get("maxPriority")) is not None]
+    highest = [most for it in view.line(asked.queue).values() if (most := it.get("maxPriority")) is not None]
     if highest and view.classes[name] > (most := min(highest)):
-        yield Mistake(f"--priority: {name} is {view.classes[name]}; queue {_queue(thing)} allows at most {most}")
+        yield Mistake(f"--priority: {name} is {view.classes[name]}; queue {asked.queue} allows at most {most}")
 
 
-def _of_pools(view: View, thing: Thing) -> Iterator[Mistake]:
-    asked = _notes(thing).get("fairway.dev/pools", "").replace(",", " ").split()
+def _of_pools(view: View, asked: Requirements) -> Iterator[Mistake]:
     there = {it["metadata"]["name"] for it in view.pools or ()} or {"default"}
-    for name, spec in view.line(_queue(thing)).items():
+    for name, spec in view.line(asked.queue).items():
         own = spec.get("pools") or ()
         has = f"--queue: queue {name} has pools {', '.join(own)}"
-        if own and asked and not set(asked) & set(own):
-            yield Mistake(f"{has}; it asks for {', '.join(asked)}; another --queue would do")
+        if own and asked.pools and not set(asked.pools) & set(own):
+            yield Mistake(f"{has}; it asks for {', '.join(asked.pools)}; another --queue would do")
         elif own and view.pools is not None and not there & set(own):
             yield Mistake(f"{has}, and there is none of them; there are: {', '.join(sorted(there))}")
 
 
-async def _of_namespace(client: Client, view: View, thing: Thing) -> list[Mistake]:
-    selectors = [it["namespaces"] for it in view.line(_queue(thing)).values() if it.get("namespaces")]
+async def _of_namespace(client: Client, view: View, asked: Requirements) -> list[Mistake]:
+    selectors = [it["namespaces"] for it in view.line(asked.queue).values() if it.get("namespaces")]
     if not selectors and os.getuid():
         return []
-    name = thing["metadata"]["namespace"]
+    name = asked.namespace
     space = await get(client, Ref(kinds.NAMESPACES, name))
     if space is None:
         return []
@@ -128,7 +123,7 @@ async def _of_namespace(client: Client, view: View, thing: Thing) -> list[Mistak
         return [Mistake(text, may_pass=False)]
     labels = space["metadata"].get("labels") or {}
     allowed = all(selects(it, {"kubernetes.io/metadata.name": name, **labels}) for it in selectors)
-    return [] if allowed else [Mistake(f"--queue: {_queue(thing)} takes no workloads of namespace {name}")]
+    return [] if allowed else [Mistake(f"--queue: {asked.queue} takes no workloads of namespace {name}")]
 
 
 async def of_order(client: Client, namespace: str, names: Sequence[str]) -> list[Mistake]:
@@ -144,15 +139,11 @@ async def of_order(client: Client, namespace: str, names: Sequence[str]) -> list
     return found
 
 
-def _of_room(view: View, thing: Thing) -> Iterator[Mistake]:
+def _of_room(view: View, asked: Requirements) -> Iterator[Mistake]:
     """More in one pod than any node has, or more pods at once than all nodes together have room for."""
-    template = template_of(thing)
-    if not view.nodes or not template or view.may_grow:
+    if not view.nodes or view.may_grow:
         return
-    try:
-        needs, nodes = needs_of(template), [(it["metadata"]["name"], allocatable(it)) for it in view.nodes]
-    except Malformed:
-        return  # the server says what is wrong with it
+    needs, nodes = asked.needs, [(it["metadata"]["name"], allocatable(it)) for it in view.nodes]
     for resource, need in needs.items():
         name, most = max(((name, has.get(resource, Fraction(0))) for name, has in nodes), key=lambda it: it[1])
         if need > most:
@@ -160,12 +151,11 @@ def _of_room(view: View, thing: Thing) -> Iterator[Mistake]:
             yield Mistake(f"{option}: needs {amount(need, word)}; the largest node, {name}, has {amount(most, word)}")
             return
     room = sum(min((int(has.get(it, 0) // need) for it, need in needs.items()), default=1) for _, has in nodes)
-    fewest = least(thing)
     if not room:
         yield Mistake(f"--cpus: no node has all that it needs together: {listed(needs)}")
-    elif needs and fewest > room:
+    elif needs and asked.pods > room:
         instead = f"--workers {room}, or --min-workers {room} to start with fewer"
-        each = f"{fewest} workers of {listed(needs)} each"
+        each = f"{asked.pods} workers of {listed(needs)} each"
         yield Mistake(f"--workers: {each}; there is room for {room} at once: {instead}")
 
 

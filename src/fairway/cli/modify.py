@@ -3,9 +3,8 @@
 It changes labels and annotations of the user's own object, which the Workload follows.
 """
 
-from collections import defaultdict
 from collections.abc import Callable
-from fractions import Fraction
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +15,6 @@ from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Selection
 
-from .amounts import needs_of
 from .connect import on_cluster, unseen
 from .find import Found, sought
 from .job import deadline
@@ -25,11 +23,14 @@ from .many import JOBS, SELECTOR, Choice, found_by, on_each
 from .mistakes import against, of_order, of_priority, refuse
 from .output import in_local_time, no_leaf, output_option
 from .replicas import changeable
+from .requirements import Requirements, requirements_of_workload
 from .view import View, view_of
 
 NONE = "none"
 FIELDS = {"--time-limit": "time-limit", "--deadline": "deadline", "--after": "after", "--priority": "priority-class"}
 """Option → the annotation that it sets."""
+REQUIRED = {"--queue": "queue", "--time-limit": "limit", "--priority": "priority"}
+"""Option → what it changes of the workload's requirements."""
 SETTLED = (
     "--gpus", "--cpus", "--memory", "--workers", "--min-workers", "--env", "--retries", "--grace", "--array", "--image",
 )  # fmt: skip
@@ -118,29 +119,10 @@ def _known(option: str, name: str, names: list[str]) -> None:
         raise Problem(f"{option}: there is no {name!r}; there are: {', '.join(sorted(names)) or 'none'}", exit_code=1)
 
 
-def _moved(found: Found, given: dict[str, Any]) -> dict[str, Any]:
-    """A Job that asks for what the workload does, at least, with its changes: as it would be submitted."""
-    spec = found.workload["spec"]
-    known = spec.get("podSets") or ()
-    sets = [({"spec": {}, **it.get("template", {})}, it.get("minCount") or it.get("count", 1)) for it in known]
-    if len(sets) > 1:
-        needs = defaultdict[str, Fraction](Fraction)
-        for name, need in ((name, need * pods) for it, pods in sets for name, need in needs_of(it).items()):
-            needs[name] += need
-        requests = {name: str(float(need)) for name, need in needs.items()}
-        sets = [({"spec": {"containers": [{"resources": {"requests": requests}}]}}, 1)]
-    template, pods = sets[0] if sets else ({}, 1)
-    limit, priority = (given.get(it) or spec.get(name) or "" for it, name in
-                       (("--time-limit", "timeLimit"), ("--priority", "priorityClassName")))  # fmt: skip
-    notes = {"time-limit": limit.removeprefix(NONE), "pools": ",".join(spec.get("pools") or ()),
-             "workload-type": spec.get("workloadType", "Training"),
-             **({"preemptible": str(spec["preemptible"]).lower()} if spec.get("preemptible") is not None else {})}
-    queue = given.get("--queue") or spec.get("queue", "")
-    meta = {"namespace": found.ref.namespace, "labels": {"fairway.dev/queue": queue},
-            "annotations": {f"fairway.dev/{name}": text for name, text in notes.items()}}
-    of_class = {"priorityClassName": priority} if priority not in ("", NONE) else {}
-    pod = {**template, "spec": {**(template.get("spec") or {}), **of_class}}
-    return {"kind": "Job", "metadata": meta, "spec": {"parallelism": pods, "template": pod}}
+def _moved(found: Found, given: dict[str, Any]) -> Requirements:
+    """What the workload requires with its changes."""
+    said = {name: given[option] for option, name in REQUIRED.items() if option in given}
+    return replace(requirements_of_workload(found.workload), **{name: _text(it) or "" for name, it in said.items()})
 
 
 def _change(given: dict[str, Any], view: View | None, order: SimpleNamespace) -> Callable[[Client, Found], Any]:
@@ -162,9 +144,15 @@ def _change(given: dict[str, Any], view: View | None, order: SimpleNamespace) ->
         except ApiError as error:
             raise _by_option(error) from error
         changes = ", ".join(f"{option[2:]} {_text(value) or NONE}" for option, value in given.items())
-        return f"modified: {in_local_time(changes, client.clock.now())}{_stricter(said, given)}"
+        return f"modified: {in_local_time(changes, client.clock.now())}{_stricter(said, given)}{_later(found, given)}"
 
     return change
+
+
+def _later(found: Found, given: dict[str, Any]) -> str:
+    """Of what has started that it comes after another only if it has to start again; else ""."""
+    has_started = _before(given) and found.phase in ("Admitted", "Running")
+    return "; it has started: --after counts only if it has to start again" * bool(has_started)
 
 
 def _stricter(owners: list[dict[str, Any]], given: dict[str, Any]) -> str:

@@ -5,16 +5,16 @@ No end of other work lets it start then. Bounds are those of the queue and of al
 use. Nodes that are out of use count in a percentage all the same: when they come back it is no mistake.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from fairway.api.scalars import Malformed, duration, duration_text, exact, shorter
 
-from .amounts import OPTIONS, allocatable, amount, least, needs_of
-from .job import template_of
+from .amounts import OPTIONS, allocatable, amount
 from .listing import GPU, OTHER_MAKERS
+from .requirements import Requirements
 from .view import View
 
 Thing = dict[str, Any]
@@ -31,30 +31,25 @@ class Bound:
     is_owed: bool
 
 
-def over_quota(view: View, thing: Thing, queue: str) -> Iterator[str]:
+def over_quota(view: View, asked: Requirements) -> Iterator[str]:
     """What it is over and what would be right, in a line; nothing where one of its pools would take it."""
-    template = template_of(thing)
-    if not template:
-        return
+    needs, pods = asked.needs, asked.pods
     try:
-        needs, pods = needs_of(template), least(thing)
         broken = [
-            next((it for it in _bounds(view, thing, queue, pool) if needs.get(it.resource, 0) * pods > it.most), None)
-            for pool in _pools(view, thing, queue)
+            next((it for it in _bounds(view, asked, pool) if needs.get(it.resource, 0) * pods > it.most), None)
+            for pool in _pools(view, asked)
         ]
-        gpus = pods * sum((needs.get(it, Fraction(0)) for it in (GPU, *OTHER_MAKERS)), Fraction(0))
-        yield from _over_budget(view, thing, queue, gpus)
+        yield from _over_budget(view, asked)
     except Malformed:
         return  # the server says what is wrong with it
     if bound := broken[0] if all(broken) else None:
         yield _words(bound, needs[bound.resource], pods)
 
 
-def _over_budget(view: View, thing: Thing, queue: str, gpus: Fraction) -> Iterator[str]:
+def _over_budget(view: View, asked: Requirements) -> Iterator[str]:
     """The budgets that it is over by its time limit; without one what was learned counts, or a day."""
-    line, seconds = view.line(queue), (thing.get("spec") or {}).get("activeDeadlineSeconds")
-    limit = (thing["metadata"].get("annotations") or {}).get("fairway.dev/time-limit", "")
-    own = shorter(limit, seconds if isinstance(seconds, int) else 0)
+    gpus = asked.pods * sum((asked.needs.get(it, Fraction(0)) for it in (GPU, *OTHER_MAKERS)), Fraction(0))
+    line, own = view.line(asked.queue), shorter(asked.limit, asked.seconds)
     said = [one.get("timeLimit") or {} for one in line.values()]
     usual = next((it["default"] for it in said if it.get("default")), "0")
     longest = min(map(duration, (own or usual, *(it["max"] for it in said if it.get("max")))))
@@ -68,15 +63,12 @@ def _over_budget(view: View, thing: Thing, queue: str, gpus: Fraction) -> Iterat
             yield f"--time-limit: {needs}; {has}; {less}another --queue would do"
 
 
-def _bounds(view: View, thing: Thing, queue: str, pool: str) -> Iterator[Bound]:
+def _bounds(view: View, asked: Requirements, pool: str) -> Iterator[Bound]:
     """All that bind it in a pool, its own queue's first."""
-    notes = thing["metadata"].get("annotations") or {}
-    is_training = notes.get("fairway.dev/workload-type", "Training") == "Training"
-    is_fixed = notes.get("fairway.dev/preemptible", str(is_training).lower()) == "false"
-    for name, spec in view.line(queue).items():
+    for name, spec in view.line(asked.queue).items():
         for of in (pool, ALL):
             for resource, most, is_owed in _said(spec, of):
-                known = _amount(view, of, resource, str(most)) if is_fixed or not is_owed else None
+                known = _amount(view, of, resource, str(most)) if asked.is_fixed or not is_owed else None
                 if known is not None:
                     yield Bound(name, resource, known, is_owed)
 
@@ -99,11 +91,10 @@ def _amount(view: View, pool: str, resource: str, most: str) -> Fraction | None:
     return exact(most[:-1]) / 100 * sum(one.get(resource, Fraction(0)) for one in has)
 
 
-def _pools(view: View, thing: Thing, queue: str) -> list[str]:
+def _pools(view: View, asked: Requirements) -> Sequence[str]:
     """Those that it may use, as far as it and its queue say."""
-    asked = (thing["metadata"].get("annotations") or {}).get("fairway.dev/pools", "").replace(",", " ").split()
-    allowed = next(iter(view.line(queue).values()), {}).get("pools")
-    return asked or allowed or [it["metadata"]["name"] for it in view.pools or ()] or ["default"]
+    allowed = next(iter(view.line(asked.queue).values()), {}).get("pools")
+    return asked.pools or allowed or [it["metadata"]["name"] for it in view.pools or ()] or ["default"]
 
 
 def _words(bound: Bound, need: Fraction, pods: int) -> str:

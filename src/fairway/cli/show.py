@@ -18,7 +18,7 @@ from fairway.kube.kinds import Selection
 from .amounts import listed, needs_of
 from .array import TRIAL
 from .connect import on_cluster
-from .find import Found, failure, get, pods_of, refusal
+from .find import Found, failure, get, pods_of
 from .leader import warn
 from .listing import OVER, PARKED, Listed, ends_by, reason
 from .nodes import used_outside
@@ -169,12 +169,11 @@ async def _answer(client: Client, found: Found) -> tuple[Found, tuple[Thing, lis
     (found, caveats), helps = _renewed(found, said), list(said.get("lines", ()))
     if _waits(found) and found.status.get("reason") in FULL:
         helps += await used_outside(client)
-    pods = [pod for _, pod in await pods_of(client, found)] if found.phase in ("Failed", "Admitted") else []
-    cause = failure(pods) if found.phase == "Failed" else refusal(pods)
+    cause = failure([pod for _, pod in await pods_of(client, found)]) if found.phase == "Failed" else ""
     facts = {name: found.status.get(name) for name in ("phase", "reason", "message", "position", "forecast")}
     late = await _late(client, found)
-    more = [*caveats, *helps] if _waits(found) else [refusal(pods)]
-    return found, (facts | {"caveats": caveats, "wouldHelp": helps, "cause": cause, "surplus": late}, [*more, *late])
+    more = [*caveats, *helps, *late] if _waits(found) else late
+    return found, (facts | {"caveats": caveats, "wouldHelp": helps, "cause": cause, "surplus": late}, more)
 
 
 async def _late(client: Client, found: Found) -> list[str]:
@@ -212,6 +211,7 @@ def _print_why(found: Found, more: list[str], now: float) -> None:
         does = {"suspended": "queue again", "paused": "go on", "parked": "go on"}.get(one.state)
         hint = f"; `fairway resume {found.name}` lets it {does}" if does else ""
         more = [message, *more] if one.state in ("retrying", "running") else more
+        more = [reason(one, now), *more] if one.state == "starting" else more
         lines = [f"{found.name} does not wait: {words}{ago}{hint}", *more]
     else:
         position = f"position {said.get('position')} in queue {found.workload['spec'].get('queue')}"

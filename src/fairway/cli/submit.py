@@ -33,6 +33,7 @@ from .options import submit_options
 from .output import near, show
 from .program import Program, program_of
 from .quota import over_quota
+from .requirements import requirements_of
 from .script import Submit
 from .sync import packed, unpack
 from .verdict import first_verdict
@@ -208,7 +209,7 @@ async def _foretell(client: Client, view: View, draft: Draft, order: SimpleNames
         raise Problem(f"--dry-run: {UNSEEN}", exit_code=1) from error
     trials = draft.program.trials.lines() if draft.program and draft.program.trials and order.sweep else []
     waits = answer["verdict"] == "Wait"
-    over = [f"  {it}" for it in over_quota(view, draft.thing, draft.queue)] if waits else []
+    over = [f"  {it}" for it in over_quota(view, requirements_of(draft.thing))] if waits else []
     show(order.output, answer, lambda: click.echo("\n".join((*trials, *lines, *over))))
     return int(waits and (answer["reason"] in NEVER or bool(over)))
 

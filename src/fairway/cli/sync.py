@@ -13,6 +13,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from fairway.api.ends import SYNC
+
 from .main import Problem
 
 Thing = dict[str, Any]
@@ -77,8 +79,9 @@ def unpack(template: Thing, secret: str) -> None:
     work = {"name": WORK, "mountPath": folder}
     main["volumeMounts"] = [*(main.get("volumeMounts") or ()), work]
     files = {"name": FILES, "mountPath": PACKED, "readOnly": True}
-    step = {"name": "fairway-sync", "image": main["image"], "volumeMounts": [work, files],
-            "command": ["tar", "-xzf", f"{PACKED}/{FILE}", "-C", folder]}  # fmt: skip
+    step = {"name": SYNC, "image": main["image"], "volumeMounts": [work, files],
+            "command": ["tar", "-xzf", f"{PACKED}/{FILE}", "-C", folder],
+            "terminationMessagePolicy": "FallbackToLogsOnError"}  # fmt: skip
     asked = main.get("resources") or {}  # it runs before the program, in the same room
     step["resources"] = {part: {name: own[name] for name in ("cpu", "memory") if name in own}
                          for part, own in asked.items()}  # fmt: skip

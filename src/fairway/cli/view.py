@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from fairway.api.names import lineage
+from fairway.api.names import BY_PODMAN, lineage
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Ref, Selection
@@ -65,7 +65,7 @@ async def view_of(client: Client, order: SimpleNamespace) -> View:
 
 def _runs_images(node: Thing) -> bool:
     info = (node.get("status") or {}).get("nodeInfo") or {}
-    return bool(info.get("containerRuntimeVersion") == "fairway://podman")
+    return bool(info.get("containerRuntimeVersion") == BY_PODMAN)
 
 
 async def usual_queue(client: Client, namespace: str) -> str:

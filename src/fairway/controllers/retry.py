@@ -1,4 +1,5 @@
-"""When a program that failed starts again: what a running workload's status says of it.
+"""Why an admitted workload does not run: what keeps a container from starting, or when a program that failed starts
+again. Its status says so.
 
 The Job's own controller decides when, and a kubelet for containers of a pod that stays; both wait longer after each
 failure in a row. Here the same times are computed from what pods say, for people: nothing is decided by them.
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from fairway.api.alone import ended
-from fairway.api.conditions import exit_of, retrying
+from fairway.api.conditions import LOOPS, exit_of, refusal, retrying
 from fairway.api.objects import INDEX, ContainerStatus, JobSpec, PodObject, Terminated
 from fairway.api.pods import is_lost
 from fairway.api.quantities import time
@@ -22,15 +23,17 @@ EPOCH = "1970-01-01T00:00:00Z"
 FIRST_SECONDS, JOB_SECONDS, KUBELET_SECONDS = 10.0, 360.0, 300.0
 RETRYING = "Retrying"
 AGAIN = "a process was lost again"
-LOOPS = "CrashLoopBackOff"
 Pause = tuple[Terminated | None, float]
 """How the program failed, and when it is started again."""
 
 
 def pause(owner: Owner, pods: Sequence[PodObject], now: float) -> Said | None:
-    """That nothing of a workload runs until its program is started again, and when; None while something runs, or once
-    that time has come. Trials of an array stand alone: each has a pause of its own, and none is told of."""
+    """Why a container cannot start. Else that nothing of a workload runs until its program is started again, and when;
+    None while something runs, or once that time has come. Trials of an array stand alone: each has a pause of its own,
+    and none is told of."""
     live = [pod for pod in pods if not pod.status.is_over and not pod.metadata.is_going]
+    if (why := Said(*refusal(live))).reason:
+        return why
     if not isinstance(owner, JobOwner) or owner.is_array() or owner.wanted() == 0:
         return None
     waiting = [one for pod in live for one in pod.status.container_statuses if _loops(one)]

@@ -31,6 +31,7 @@ import msgspec
 
 from fairway import NAMESPACE
 from fairway.api.crds import crds
+from fairway.api.names import BY_PODMAN
 from fairway.api.objects import CAN_PAUSE, GROUP, HOLLOW, TO_DISK, WENT_DOWN
 from fairway.clock import Chance, Clock
 from fairway.kube import kinds
@@ -121,7 +122,8 @@ async def up(options: Options, *, clock: Clock, chance: Chance, control: Control
                 raise OfferError("--containers: a team's pods run as processes of their users; leave out --team, or use"
                                  " --containers processes")
             fakes = int(options.fake_gpus) if options.fake_gpus else None
-            engine(options.containers, os.environ, {})
+            if made := engine(options.containers, os.environ, {}):
+                await made.tried()
             machine = offered(probe(folder), cpus=options.cpus, memory=options.memory, fake_gpus=fakes)
             hollow = nodes_of(options.nodes, clock.now(), machine=machine.name) if options.nodes else []
             database = Database(str(folder / "state.db"), reserve=RESERVE_BYTES)
@@ -168,7 +170,7 @@ class _Cluster:
         tenant, limits = tenants(client("runner")) if options.team else None, hierarchies()
         node["status"]["conditions"].append(limits.condition(clock.now()))
         if options.containers:
-            node["status"]["nodeInfo"]["containerRuntimeVersion"] = f"fairway://{options.containers}"
+            node["status"]["nodeInfo"]["containerRuntimeVersion"] = BY_PODMAN
         if can_save(of_others=options.team):
             node["metadata"]["annotations"][CAN_PAUSE] = TO_DISK
         if limits.missing:

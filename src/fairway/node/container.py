@@ -43,7 +43,7 @@ SHIM = Path(__file__).with_name("shim.py")
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """`pid`: of the shim that holds the lock, 0 if none does. `code`: None until it ended. `stopped`: why it was asked
-    to stop. `reason`: why it never ran (StartError, CreateContainerConfigError)."""
+    to stop. `reason`: why it never ran (StartError, CreateContainerError, CreateContainerConfigError)."""
 
     number: int
     folder: Path

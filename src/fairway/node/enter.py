@@ -11,7 +11,7 @@ import sys
 import termios
 from importlib.machinery import SourceFileLoader
 
-NOT_FOUND, NOT_RUN = 127, 126
+NOT_FOUND, NOT_RUN, SUBREAPER = 127, 126, 36
 
 
 def beside(name):
@@ -34,6 +34,8 @@ def main():
         enclosure.enter_cgroups(order["cgroups"])
         join(order["pid"], order["user"])
         enclosure.end_with_parent()  # last: a change of user would clear it
+        if order["adopts"]:
+            enclosure.libc.prctl(SUBREAPER, 1, 0, 0, 0)  # an engine's monitor, below which its command is found
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         os.chdir(order["folder"])

@@ -36,7 +36,11 @@ Container = dict[str, Any]
 
 
 class Unusable(Exception):
-    """The container cannot be made as it is written: CreateContainerConfigError, in one sentence."""
+    """The container cannot be made as it is written, in one sentence. `reason`: Kubernetes' word for it."""
+
+    def __init__(self, message: str, reason: str = "CreateContainerConfigError") -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """A command beside the process of a running container, in its place (enter.py), with its output as it comes.
 
 It is a session of its own. It ends with the container, and with whoever asked for it: then all of its session get
-SIGHUP and, a moment later, SIGKILL.
+SIGHUP and, a moment later, SIGKILL. In a container it is no child of the engine's client, which hands on no signal,
+but of a monitor that the client adopts; without its command the client ends by itself.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +52,7 @@ class Execution:
         self.order, self.clock, self.code = order, clock, 0
         self._input, self._outputs, ends = _channels(order)
         try:
-            self._process = _entered(run, order, ends)
+            self._process, self._has_monitor = _entered(run, order, ends)
         finally:
             for end in set(ends):
                 os.close(end)
@@ -146,13 +147,20 @@ class Execution:
         for number in (signal.SIGHUP, signal.SIGKILL):
             if self._process.poll() is not None and number == signal.SIGKILL:
                 return
-            for process in _session(self._process.pid):
+            own = {self._process.pid} if number == signal.SIGKILL else set()
+            for process in _of_sessions(self._leaders() | own):
                 with suppress(psutil.Error):
                     process.send_signal(number)
             left = HANGUP_SECONDS
             while self._process.poll() is None and left > 0:
                 await self.clock.sleep(LOOK_SECONDS)
                 left -= LOOK_SECONDS
+
+    def _leaders(self) -> set[int]:
+        """Of the sessions that are to end."""
+        client = self._process.pid
+        below = {it for monitor in children(client) for it in children(monitor)} if self._has_monitor else set()
+        return below or {client}
 
 
 def _channels(order: Order) -> tuple[int, dict[int, int], list[int]]:
@@ -168,7 +176,8 @@ def _channels(order: Order) -> tuple[int, dict[int, int], list[int]]:
     return write, {STDOUT: out, STDERR: err}, [read, out_w, err_w]
 
 
-def _entered(run: Attempt, order: Order, ends: Sequence[int]) -> "subprocess.Popen[bytes]":
+def _entered(run: Attempt, order: Order, ends: Sequence[int]) -> tuple["subprocess.Popen[bytes]", bool]:
+    """Its process, and whether that is an engine's client."""
     spec = marshal.loads((run.folder / "spec").read_bytes())
     env = spec["env"] | ({"TERM": spec["env"].get("TERM", "xterm")} if order.is_terminal else {})
     pid = next(iter(children(run.pid)), 0) if spec["mounts"] or spec.get("hosts") or spec.get("hidden") else 0
@@ -177,7 +186,7 @@ def _entered(run: Attempt, order: Order, ends: Sequence[int]) -> "subprocess.Pop
         argv = beside(spec, argv, is_terminal=order.is_terminal)
     said = {"pid": pid, "env": env, "folder": spec["folder"], "argv": argv,
             "is_terminal": order.is_terminal, "user": spec.get("user"),
-            "cgroups": spec.get("cgroups", ())}  # fmt: skip
+            "cgroups": spec.get("cgroups", ()), "adopts": "beside" in spec}  # fmt: skip
     if said["user"]:
         _give(ends, said["user"])
     read, write = os.pipe()
@@ -192,7 +201,7 @@ def _entered(run: Attempt, order: Order, ends: Sequence[int]) -> "subprocess.Pop
         os.close(read)
     with os.fdopen(write, "wb") as file, suppress(BrokenPipeError):
         file.write(marshal.dumps(said))
-    return process
+    return process, "beside" in spec
 
 
 def _give(ends: Sequence[int], user: Mapping[str, int]) -> None:
@@ -202,11 +211,11 @@ def _give(ends: Sequence[int], user: Mapping[str, int]) -> None:
             os.fchown(end, user["uid"], user["gid"])
 
 
-def _session(leader: int) -> list[psutil.Process]:
+def _of_sessions(leaders: Collection[int]) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         with suppress(OSError, psutil.Error):
-            if os.getsid(process.pid) == leader:
+            if os.getsid(process.pid) in leaders:
                 found.append(process)
     return found
 

@@ -19,7 +19,7 @@ from fairway.api.objects import ON_DISK as IS_ON_DISK
 from fairway.api.quantities import time, time_text
 
 from .container import LOST, Attempt
-from .environment import Container, Pod
+from .environment import Container, Pod, Unusable
 from .health.probe import HEALTHY, Health
 from .health.words import last_words
 from .resize import RESIZED
@@ -30,7 +30,7 @@ AGAIN = (SHUTDOWN, RESIZED, NOT_WOKEN, ON_DISK)
 FIRST_SECONDS, LONGEST_SECONDS, STEADY_SECONDS = 10.0, 300.0, 600.0
 TERMINAL, READY = ("Succeeded", "Failed"), ("Ready", "ContainersReady")
 CANNOT = "CannotFreeze"
-REFUSED, REFUSED_SECONDS = "CreateContainerConfigError", 10.0
+REFUSED, REFUSED_SECONDS = ("CreateContainerConfigError", "CreateContainerError"), 10.0
 LOCAL = {"hostIP": "127.0.0.1", "podIP": "127.0.0.1", "hostIPs": [{"ip": "127.0.0.1"}], "podIPs": [{"ip": "127.0.0.1"}]}
 
 Outlook = Literal["start", "starting", "wait", "running", "succeeded", "failed"]
@@ -55,7 +55,7 @@ class Sight:
     pod: Pod
     histories: Mapping[str, Sequence[Attempt]]
     now: float
-    refused: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, Unusable] = field(default_factory=dict)
     health: Mapping[str, Health] = field(default_factory=dict)
     frozen: Frozen | None = None
 
@@ -181,7 +181,7 @@ def outlook_of(sight: Sight, container: Container) -> tuple[Outlook, float]:
         return ("running" if last.is_running else "starting" if last.pid else "start"), now
     if last.stopped in AGAIN:
         return "start", now
-    if last.reason == REFUSED:
+    if last.reason in REFUSED:
         at = (last.finished_at or now) + REFUSED_SECONDS
     elif policy == "Never" or (policy == "OnFailure" and last.code == 0):
         return ("failed" if last.code else "succeeded"), now
@@ -198,7 +198,7 @@ def _pause(last: Attempt) -> float:
 
 
 def _has_run(attempt: Attempt) -> bool:
-    return attempt.started_at is not None and attempt.reason != REFUSED
+    return attempt.started_at is not None and attempt.reason not in REFUSED
 
 
 def _deadline(sight: Sight) -> float | None:
@@ -310,7 +310,7 @@ def _container_status(sight: Sight, container: Container) -> dict[str, Any]:
         "state": state,
         "lastState": {},
     }
-    ended = [it for it in sight.histories[name] if it.is_over and it.reason != REFUSED]
+    ended = [it for it in sight.histories[name] if it.is_over and it.reason not in REFUSED]
     if ended and "terminated" not in state:
         status["lastState"] = {"terminated": _terminated(ended[-1], container)}
     return status | ({"containerID": last.id} if last and _has_run(last) else {})
@@ -318,12 +318,12 @@ def _container_status(sight: Sight, container: Container) -> dict[str, Any]:
 
 def _state(sight: Sight, container: Container, outlook: Outlook) -> dict[str, Any]:
     name, last = container["name"], sight.last(container)
-    if name in sight.refused:
-        return _waiting(REFUSED, sight.refused[name])
+    if why := sight.refused.get(name):
+        return _waiting(why.reason, str(why))
     if last is None:
         return _waiting("PodInitializing" if sight.inits and _is_main(sight, container) else "ContainerCreating")
-    if last.reason == REFUSED:
-        return _waiting(REFUSED, last.message)
+    if last.reason in REFUSED:
+        return _waiting(last.reason, last.message)
     if outlook == "wait":
         return _waiting("CrashLoopBackOff", f"back-off {_pause(last):.0f}s restarting failed container={name}")
     if last.started_at is None or last.stopped in AGAIN:

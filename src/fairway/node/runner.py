@@ -50,7 +50,7 @@ from .packed import Packed, attempt_of, packed, unpacked
 from .pause.disk import DiskError
 from .pause.look import freeze, last_begun, restoring
 from .pause.stand import STILL, Stand, asked, stand_of, write_stand
-from .podstatus import AGAIN, DELETED, NOT_WOKEN, TERMINAL, Next, Sight, next_of, status_of
+from .podstatus import AGAIN, DELETED, NOT_WOKEN, REFUSED, TERMINAL, Next, Sight, next_of, status_of
 from .resize import RESIZED, is_agreed, is_leaving, size_of, size_run, voice
 from .spec import Specs, grace_of
 
@@ -337,14 +337,14 @@ class Runner:
                 self.events.tell(about, "Killing", f"Stopping container {name}")
             stop(last, grace, ahead.why)
 
-    async def _start_all(self, sight: Sight, ahead: Next) -> dict[str, str]:
+    async def _start_all(self, sight: Sight, ahead: Next) -> dict[str, Unusable]:
         """Starts containers; those that cannot be made as they are written, and why."""
         refused = {}
         for container in ahead.start:
             try:
                 await self._start(sight.pod, container, sight.histories[container["name"]])
             except Unusable as error:
-                refused[container["name"]] = str(error)
+                refused[container["name"]] = error
                 if not _is_told(sight.before, str(error)):
                     self.events.tell(_about(sight.pod), "Failed", f"Error: {error}", is_warning=True)
         return refused
@@ -357,7 +357,7 @@ class Runner:
         for old in attempts[:-1]:
             if old is not begun:
                 retire(old)
-        is_ours = bool(attempts) and attempts[-1].stopped in AGAIN
+        is_ours = bool(attempts) and (attempts[-1].stopped in AGAIN or attempts[-1].reason in REFUSED)
         plan = await self._restoring(pod, begun)
         spec |= plan
         place = prepare(self._place(pod, name), attempts, spec, is_own=not is_ours)

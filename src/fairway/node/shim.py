@@ -36,7 +36,8 @@ from importlib.machinery import SourceFileLoader
 
 FILE_BYTES, FILES = 10 << 20, 4
 PATH_BYTES = SPARE_BYTES = 4096
-PARTIAL_BYTES = 16 << 10
+PARTIAL_BYTES, MESSAGE_BYTES = 16 << 10, 4000
+OF_CLIENT = (125, 126, 127)  # what the client of an engine ends with where it could not run a container
 SUBREAPER = 36
 
 ROOT = os.path.abspath(f"{__file__}/../../..")
@@ -64,7 +65,7 @@ class Log:
     def __init__(self, folder):
         self.folder, self.rest, self.files = folder, {"stdout": b"", "stderr": b""}, []
         self.bytes = self.lines = self.start = 0
-        self.file, self.suffix = None, ""
+        self.file, self.suffix, self.last = None, "", b""
         self.open()
 
     def open(self):
@@ -100,6 +101,7 @@ class Log:
             self.open()  # tells that the end is missing
 
     def write(self, stream, mark, lines):
+        self.last = lines[-1]
         if self.file is None:
             self.open()
         seconds, nanos = divmod(time.time_ns(), 1_000_000_000)
@@ -183,9 +185,10 @@ def shim(folder, told):
             os.unlink(entry.path)
         stop.pause.wake()
     code, why = attend(stop, wake, pipes, log)
-    if code and not why and stop.pause.is_on_disk():
-        why = "OnDisk"
+    why = why or (stop.pause.end() if code else "")
     reason, _, message = error.partition("\n")
+    if stop.fault and not why:
+        reason, message = stop.fault, log.last.decode(errors="replace").removeprefix("Error: ")[:MESSAGE_BYTES]
     if reason:
         code = 128
     elif code and not why:
@@ -256,7 +259,7 @@ def start(spec, wake, folder):
             become(spec, shim, out_w, err_w)
         except BaseException as error:
             reason = "CreateContainerConfigError" if isinstance(error, enclosure.Refused) else "StartError"
-            os.write(tell, f"{reason}\n{error}".encode()[:4000])
+            os.write(tell, f"{reason}\n{error}".encode()[:MESSAGE_BYTES])
         os._exit(128)
     for end in (out_w, err_w, tell):
         os.close(end)
@@ -341,7 +344,7 @@ def attend(stop, wake, pipes, log):
                     stop.mind(numbers)
             elif not copy(fd, pipes[fd], log):
                 poll.unregister(fd)
-    stop.clear()
+    stop.clear(code)
     kill_rest()
     for fd, stream in pipes.items():
         os.set_blocking(fd, False)
@@ -393,9 +396,11 @@ class Pause:
         self.seen = None
         self.look()
 
-    def is_on_disk(self):
+    def end(self):
+        """What ended processes that stood still: they went to disk, or were killed, which is no failure of theirs."""
         with suppress(FileNotFoundError), open(f"{self.folder}/paused", encoding="utf-8") as file:
-            return file.read().startswith("4 ")
+            return {"3": "NotWoken", "4": "OnDisk"}.get(file.read(1), "")
+        return ""
 
     def lift(self):
         """Nothing is to be frozen any more."""
@@ -409,7 +414,7 @@ class Stop:
 
     def __init__(self, folder, child, spec):
         self.path, self.child, self.why, self.pause = f"{folder}/stop", child, "", Pause(folder)
-        self.remove, self.env = spec.get("remove"), spec["env"]
+        self.remove, self.began, self.env, self.fault = spec.get("remove"), spec.get("began"), spec["env"], ""
 
     def asked(self):
         """Seconds of grace, and why; why is empty where nothing asks. One that fails right then was asked, too: it may
@@ -420,9 +425,10 @@ class Stop:
         except FileNotFoundError:
             return "0", ""
 
-    def clear(self):
+    def clear(self, code):
         """What an engine runs would go on where only its client was killed."""
         if self.remove:
+            self.fault = fault(self.began, self.env) if code in OF_CLIENT else ""
             os.waitpid(os.posix_spawn(self.remove[0], self.remove, self.env), 0)
 
     def look(self):
@@ -445,6 +451,18 @@ class Stop:
         if signal.SIGALRM in numbers:
             send(self.child, signal.SIGKILL)
         self.pause.look()
+
+
+def fault(began, env):
+    """Why an engine's container never ran, as the engine tells once its client has ended; "" where the program did,
+    and the exit code is its own."""
+    read, write = os.pipe()
+    asked = os.posix_spawn(began[0], began, env, file_actions=[(os.POSIX_SPAWN_DUP2, write, 1)])
+    os.close(write)
+    with os.fdopen(read, "rb") as file:
+        said = file.read()
+    is_absent = os.waitpid(asked, 0)[1]
+    return "CreateContainerError" if is_absent else "StartError" if said.startswith(b"true") else ""
 
 
 def send(child, number):

@@ -4,6 +4,7 @@ The shim starts the engine's client, `podman run`, in place of the program. The 
 code; the container's own processes are below the shim, since that adopts the engine's monitor. So all that holds for
 processes holds for them: they outlive Fairway, and nothing of them outlives the shim. After the client, however it
 ended, the shim removes the container by its name, which is that of the attempt, and so does who finds a lost attempt.
+Where the client ended with one of its own exit codes, the shim first asks the engine whether the program ever ran.
 
 The container's variables are the client's environment, from where it copies those that it is told the names of: values
 are in nobody's list of processes. Only what the client reads itself is the client's, and given to the container as an
@@ -11,12 +12,14 @@ argument. The network and the shared memory are the machine's, as for processes.
 """
 
 import asyncio
+import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from fairway.api.names import ON_THIS_MACHINE
@@ -30,7 +33,12 @@ READ_BY_CLIENT = re.compile(r"PATH|HOME|USER|LOGNAME|SHELL|TMPDIR|LANG|TERM|LD_\
 PROXY = re.compile(r"(https?|no)_proxy|(HTTPS?|NO)_PROXY")
 DEVICE_SPECS = ("/etc/cdi", "/var/run/cdi")
 SHARED_DEVICES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
+LEAST_CPUS = 0.01  # the kernel gives a millisecond of each tenth of a second, or more
 LABEL = "fairway.dev/attempt"
+OF_MACHINE = ("--network", "host", "--ipc", "host")
+OF_RUNTIME, CAME_SO_FAR = "OCI runtime error", "command that was not found"
+NEEDS_IDS = ("; a user other than root needs subordinate ids: `sudo usermod --add-subuids 100000-165535 --add-subgids"
+             " 100000-165535 USER`")  # fmt: skip
 
 
 class EngineError(Exception):
@@ -45,6 +53,18 @@ class Engine:
     base: Mapping[str, str]
     devices: Mapping[int, str] = field(default_factory=dict)
 
+    async def tried(self) -> None:
+        """EngineError where no container can run here. The trial needs no image: its root is an empty folder, and that
+        its program is not found there shows that all before was done. It is another user's, as images have some."""
+        with TemporaryDirectory() as root:
+            os.chmod(root, 0o755)
+            words = await self._asked("run", "--rm", *OF_MACHINE, "--user", "1:1", "--rootfs", root, "/fairway")
+        if CAME_SO_FAR not in words:
+            name = Path(self.path).name
+            ids = NEEDS_IDS * (os.geteuid() != 0 and OF_RUNTIME in words)
+            found = f"{name} cannot run a container here: {words}{ids}"
+            raise EngineError(f"--containers {name}: {found}; mend that, or use --containers processes")
+
     async def fetch(self, container: Container) -> None:
         """Has the image here, as `imagePullPolicy` says. Unusable, with the engine's words, where it cannot be had."""
         image, policy = container["image"], container.get("imagePullPolicy")
@@ -54,9 +74,9 @@ class Engine:
             return
         if is_local or policy == "Never":
             raise Unusable(f"image {image!r} is not on this machine, and imagePullPolicy or its name keeps it from"
-                           " being pulled: build or load it")  # fmt: skip
+                           " being pulled: build or load it", "ErrImageNeverPull")  # fmt: skip
         if words := await self._asked("pull", "--quiet", image):
-            raise Unusable(f"image {image!r} cannot be pulled: {words}")
+            raise Unusable(f"image {image!r} cannot be pulled: {words}", "ImagePullBackOff")
 
     async def _asked(self, *arguments: str) -> str:
         """What the engine says of why it fails; empty where it does not."""
@@ -132,7 +152,7 @@ def contained(spec: dict[str, Any], place: Path) -> dict[str, Any]:
     entry = ["--entrypoint", inside.pop(0)] if said["has_entry"] else []
     mounts = [it for each in spec["mounts"] for it in _mount(*each)]
     hosts = ["--volume", f"{spec['hosts']}:/etc/hosts"] if spec["hosts"] else []
-    argv = [path, "run", "--name", name, "--label", f"{LABEL}={place}", "--network", "host", "--ipc", "host",
+    argv = [path, "run", "--name", name, "--label", f"{LABEL}={place}", *OF_MACHINE,
             "--pull", "never", "--log-driver", "none", *mounts, *hosts, *_variables(spec["env"]),
             *said["options"], *entry, said["image"], *inside]  # fmt: skip
     return spec | {
@@ -141,6 +161,7 @@ def contained(spec: dict[str, Any], place: Path) -> dict[str, Any]:
         "env": {key: value for key, value in spec["env"].items() if not READ_BY_CLIENT.fullmatch(key)} | said["base"],
         "mounts": [],
         "hosts": "",
+        "began": [path, "container", "inspect", "--format", "{{.State.StartedAt.IsZero}}", name],
         "remove": [path, "rm", "--force", "--ignore", "--time", "0", name],
         "beside": [path, "exec", "--interactive"],
         "name": name,
@@ -170,7 +191,7 @@ def _words(container: Container, env: Mapping[str, str]) -> list[str]:
 def _limits(container: Container) -> list[str]:
     limits = (container.get("resources") or {}).get("limits") or {}
     cpu, memory = (exact(str(limits.get(name) or 0)) for name in ("cpu", "memory"))
-    options = ["--cpus", f"{float(cpu):.3f}"] if cpu else []
+    options = ["--cpus", f"{max(float(cpu), LEAST_CPUS):.3f}"] if cpu else []
     return [*options, "--memory", str(int(memory)), "--memory-swap", str(int(memory))] if memory else options
 
 

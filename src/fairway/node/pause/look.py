@@ -58,7 +58,7 @@ def restoring(last: Attempt) -> dict[str, Any]:
     """What a shim has to do more where the last attempt is on disk. DiskError, with the reason, where its processes did
     not wake, or cannot come back from there."""
     if last.stopped == NOT_WOKEN:
-        raise disk.DiskError(last.message or stand_of(last.folder).why)
+        raise disk.DiskError(last.message or stand_of(last.folder).why or "they were killed")
     if last.stopped != ON_DISK:
         return {}
     return {"restore": disk.restoring(last.folder) | {"env": {"PATH": disk.PLACES, disk.MARK: str(last.folder)}}}
