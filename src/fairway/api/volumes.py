@@ -19,7 +19,7 @@ from . import objects
 from .figures import number
 from .quantities import parse
 
-SELECTED_NODE = "volume.kubernetes.io/selected-node"
+SELECTED_NODE, COMPLETED = "volume.kubernetes.io/selected-node", "pv.kubernetes.io/bind-completed"
 NO_PROVISIONER, STORAGE, LATER = "kubernetes.io/no-provisioner", "storage", "WaitForFirstConsumer"
 NAME_FIELD = "metadata.name"
 BOUND, FREE = ("", "Bound"), ("", "Available")  # phases; what was written by hand has none
@@ -75,7 +75,8 @@ class Storage:
         found = VolumeClaim(is_exclusive=is_exclusive, attaches="" if is_shared else objects.ATTACHED + driver)
         if said.metadata.deletion_timestamp is not None:
             return replace(found, unready=Reason.CLAIM_MISSING)
-        if volume is not None and said.status.phase in BOUND:
+        is_completed = said.status.phase == "Pending" and COMPLETED in said.metadata.annotations
+        if volume is not None and (said.status.phase in BOUND or is_completed):
             return replace(found, reach=tuple(_bounds(volume)))
         if not (places := self._places(said)):
             return replace(found, unready=Reason.CLAIM_UNBOUND, lacks=self._lacks(said))
