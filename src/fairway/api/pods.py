@@ -71,13 +71,14 @@ def pod_class(template: objects.PodTemplate, namespace: str, around: Surrounding
     spread = tuple(_spread(part, meta.labels) for part in spec.topology_spread_constraints)
     read = {*around.selected, *_selected(near, spread)}
     claims = dict(around.storage.of(template, namespace) if around.storage else ())
+    apart = around.storage.apart(template, namespace) if around.storage and len(claims) > 1 else ()
     return engine.PodClass(
         namespace=namespace,
         requests=tuple(one for one in asked if one[0] != engine.GPU) if fraction or memory else asked,
         labels=_lasting(meta.labels, read),
         node_selector=tuple(sorted(spec.node_selector.items())),
         affinity=terms(affinity.required) if affinity.required else (),
-        volumes=tuple(_bound(spec, claims.values())),
+        volumes=(*_bound(spec, claims.values()), *apart),
         attaches=engine.amounts(Counter(one.attaches for one in claims.values() if one.attaches in around.limited)),
         preferences=tuple(engine.Preference(one.weight, node_term(one.preference)) for one in affinity.preferred),
         tolerations=spec.tolerations,
