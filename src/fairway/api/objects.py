@@ -231,6 +231,7 @@ class PodSpec(Part, frozen=True):
     host_network: bool = False
     priority: Int32 | None = None
     priority_class_name: str = ""
+    preemption_policy: str = ""
     scheduler_name: str = ""
     scheduling_gates: tuple[Gate, ...] = ()
     scheduling_group: SchedulingGroup = SchedulingGroup()
@@ -276,6 +277,8 @@ class PodStatus(Part, frozen=True):
     conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
+    allocated_resources: dict[str, Quantity] = {}
+    resources: Resources | None = None
 
     @property
     def is_over(self) -> bool:
@@ -392,6 +395,7 @@ class NamespaceObject(Object, frozen=True):
 class PriorityClassObject(Object, frozen=True):
     value: Int32 = 0
     global_default: bool = False
+    preemption_policy: str = ""
 
 
 class BudgetSpec(Part, frozen=True):

@@ -71,13 +71,14 @@ def pod_class(template: objects.PodTemplate, namespace: str, around: Surrounding
     spread = tuple(_spread(part, meta.labels) for part in spec.topology_spread_constraints)
     read = {*around.selected, *_selected(near, spread)}
     claims = dict(around.storage.of(template, namespace) if around.storage else ())
+    apart = around.storage.apart(template, namespace) if around.storage and len(claims) > 1 else ()
     return engine.PodClass(
         namespace=namespace,
         requests=tuple(one for one in asked if one[0] != engine.GPU) if fraction or memory else asked,
         labels=_lasting(meta.labels, read),
         node_selector=tuple(sorted(spec.node_selector.items())),
         affinity=terms(affinity.required) if affinity.required else (),
-        volumes=tuple(_bound(spec, claims.values())),
+        volumes=(*_bound(spec, claims.values()), *apart),
         attaches=engine.amounts(Counter(one.attaches for one in claims.values() if one.attaches in around.limited)),
         preferences=tuple(engine.Preference(one.weight, node_term(one.preference)) for one in affinity.preferred),
         tolerations=spec.tolerations,
@@ -137,27 +138,34 @@ def is_disrupted(status: objects.PodStatus) -> bool:
 
 
 def resized(pod: objects.PodObject) -> objects.PodSpec:
-    """The spec of a running pod, with the most of its requested, allocated and actual resources in each container. A
-    resize that its node can never make does not count."""
+    """The spec of a running pod, with the most of its requested, allocated and actual resources, of the whole pod where
+    it speaks of those, else of each container and sidecar. A resize that its node can never make does not count."""
     status, spec = pod.status, pod.spec
-    reported = {one.name: one for one in (*status.container_statuses, *status.init_container_statuses) if one.resources}
-    if not reported:
-        return spec
+    reported = {one.name: one for one in (*status.container_statuses, *status.init_container_statuses)}
     is_void = any(one.type == "PodResizePending" and one.reason == "Infeasible" for one in status.conditions)
 
-    def most(one: objects.Container) -> objects.Container:
-        if (at := reported.get(one.name)) is None or at.resources is None:
-            return one
-        own = {} if is_void else one.resources.limits | one.resources.requests
-        found = [own, at.resources.requests, at.allocated_resources]
-        requests = {
+    def most(own: dict[str, Quantity], said: objects.ContainerStatus | objects.PodStatus) -> dict[str, Quantity]:
+        if said.resources is None:
+            return own
+        found = [{} if is_void else own, said.resources.requests, said.allocated_resources]
+        return {
             name: max((amounts[name] for amounts in found if name in amounts), key=lambda it: parse(it, name))
             for name in dict.fromkeys(key for amounts in found for key in amounts)
         }
-        return msgspec.structs.replace(one, resources=objects.Resources(requests))
 
-    containers, init = (tuple(map(most, them)) for them in (spec.containers, spec.init_containers))
-    return msgspec.structs.replace(spec, containers=containers, init_containers=init)
+    def of(one: objects.Container) -> objects.Container:
+        if one.name not in reported:
+            return one
+        asked = most(one.resources.limits | one.resources.requests, reported[one.name])
+        return msgspec.structs.replace(one, resources=objects.Resources(asked))
+
+    if spec.resources != objects.Resources():
+        whole = msgspec.structs.replace(spec.resources, requests=most(spec.resources.requests, status))
+        return msgspec.structs.replace(spec, resources=whole)
+    if not reported:
+        return spec
+    init = tuple(of(one) if one.restart_policy == "Always" else one for one in spec.init_containers)
+    return msgspec.structs.replace(spec, containers=tuple(map(of, spec.containers)), init_containers=init)
 
 
 def gates(workload: engine.Workload, pods: Collection[objects.PodObject]) -> tuple[str, ...]:
@@ -220,9 +228,11 @@ def requests(spec: objects.PodSpec) -> engine.Amounts:
             peak |= sidecars + Counter(asked)
     total = (total + sidecars) | peak
     whole = within("resources", _asked, spec.resources)
+    parts = [it.resources for it in (*spec.containers, *spec.init_containers)] if whole else []
+    known = {name for it in parts for name in it.requests | it.limits}
     for name in (it for it in whole if it in (engine.CPU, engine.MEMORY) or it.startswith("hugepages-")):
         # Of CPU and memory the pod's limit counts only where no container requests any.
-        if name in spec.resources.requests or name not in total or name.startswith("hugepages-"):
+        if name in spec.resources.requests or name not in known or name.startswith("hugepages-"):
             total[name] = whole[name]
     total += within("overhead", _amounts, spec.overhead)
     return engine.amounts({name: min(most, LARGEST) for name, most in total.items()})

@@ -15,7 +15,7 @@ from fairway.engine import HOUR, selects
 from . import quantities, types
 from .accounts import used_in
 from .objects import FINALIZER, DisruptionBudgetObject, LabelSelector, PriorityClassObject
-from .pods import Surroundings
+from .pods import NOBODY, Surroundings
 from .quantities import Malformed, Quantity, amounts_of, duration, exact, parse, shown, time, time_text, within
 
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -247,7 +247,8 @@ def disruption(said: DisruptionBudgetObject) -> engine.Disruption:
     if allowed is None:
         allowed = spec.max_unavailable if isinstance(spec.max_unavailable, int) else 0
     key = f"{said.metadata.namespace}/{said.metadata.name}"
-    return engine.Disruption(key, (spec.selector or LabelSelector()).requirements(), max(0, allowed))
+    chosen = NOBODY if spec.selector is None else spec.selector.requirements()
+    return engine.Disruption(key, chosen, max(0, allowed))
 
 
 def default_class(classes: Mapping[str, PriorityClassObject]) -> str:
@@ -260,3 +261,9 @@ def priorities(classes: Mapping[str, PriorityClassObject]) -> dict[str, int]:
     """Value by name of PriorityClass; under "" what holds where none is named."""
     values = {name: one.value for name, one in classes.items()}
     return {"": values.get(default_class(classes), 0)} | SYSTEM_PRIORITIES | values
+
+
+def non_preempting(classes: Mapping[str, PriorityClassObject]) -> frozenset[str]:
+    """The PriorityClasses that never preempt; "" if the one that holds where none is named is one of them."""
+    found = {name for name, one in classes.items() if one.preemption_policy == "Never"}
+    return frozenset(found | {""} if default_class(classes) in found else found)

@@ -7,10 +7,11 @@ no pod can use it. A claim that a pod makes for itself is named after the pod; i
 read from what it says. A driver may limit how many volumes a node attaches: each claim counts as one volume.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, product
+from math import prod
 
 from fairway import engine
 from fairway.engine import Reason, selects
@@ -19,7 +20,7 @@ from . import objects
 from .figures import number
 from .quantities import parse
 
-SELECTED_NODE = "volume.kubernetes.io/selected-node"
+SELECTED_NODE, COMPLETED = "volume.kubernetes.io/selected-node", "pv.kubernetes.io/bind-completed"
 NO_PROVISIONER, STORAGE, LATER = "kubernetes.io/no-provisioner", "storage", "WaitForFirstConsumer"
 NAME_FIELD = "metadata.name"
 BOUND, FREE = ("", "Bound"), ("", "Available")  # phases; what was written by hand has none
@@ -27,6 +28,7 @@ ZONES = (
     "topology.kubernetes.io/zone", "topology.kubernetes.io/region",
     "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region",
 )  # fmt: skip
+MOST_WAYS = 256  # in which claims of a pod are given volumes; of more they are not told apart
 Reach = tuple[engine.Term, ...]
 
 
@@ -60,12 +62,40 @@ class Storage:
 
     def of(self, template: objects.PodTemplate, namespace: str) -> Iterator[tuple[str, VolumeClaim]]:
         """The claims that a pod, or pods of a template, use, by name."""
+        for name, said in self._used(template, namespace):
+            yield name, self._meaning(said) if said else MISSING
+
+    def apart(self, template: objects.PodTemplate, namespace: str) -> tuple[Reach, ...]:
+        """What holds of the nodes where each of a pod's claims gets a volume of its own, if some want the same."""
+        waiting = [one for _, one in self._used(template, namespace) if one and self.waits(one)]
+        ways = [self._ways(one) for one in waiting]
+        named = Counter(name for options in ways for name in {name for name, _ in options if name})
+        if max(named.values(), default=0) < 2 or prod(map(len, ways)) > MOST_WAYS:
+            return ()
+        found = list[engine.Term]()
+        for way in product(*ways):
+            names = [name for name, _ in way if name]
+            bounds = [reach for _, reach in way if reach]
+            if len(set(names)) == len(names):
+                if not bounds:
+                    return ()
+                found += map(_all_of, product(*bounds))
+        return (tuple(found) or (engine.Term(),),)
+
+    def _ways(self, said: objects.ClaimObject) -> list[tuple[str, Reach]]:
+        """The volumes that a claim can get, by name and where; a volume made for it has no name."""
+        places = self._places(said)
+        free = [] if SELECTED_NODE in said.metadata.annotations else self.fitting(said)
+        return [*zip([one.metadata.name for one in free], places), *(("", it) for it in places[len(free) :])]
+
+    def _used(
+        self, template: objects.PodTemplate, namespace: str
+    ) -> Iterator[tuple[str, objects.ClaimObject | None]]:
         for name, inline in claims_of(template):
             if inline and not template.metadata.name:
-                yield name, self._meaning(objects.ClaimObject(spec=inline))
+                yield name, objects.ClaimObject(spec=inline)
             else:
-                said = self.claims.get(f"{namespace}/{name}")
-                yield name, self._meaning(said) if said else MISSING
+                yield name, self.claims.get(f"{namespace}/{name}")
 
     def _meaning(self, said: objects.ClaimObject) -> VolumeClaim:
         volume, kind = self.volumes.get(said.spec.volume_name), self.classes.get(said.spec.storage_class_name)
@@ -75,7 +105,8 @@ class Storage:
         found = VolumeClaim(is_exclusive=is_exclusive, attaches="" if is_shared else objects.ATTACHED + driver)
         if said.metadata.is_going:
             return replace(found, unready=Reason.CLAIM_MISSING)
-        if volume is not None and said.status.phase in BOUND:
+        is_completed = said.status.phase == "Pending" and COMPLETED in said.metadata.annotations
+        if volume is not None and (said.status.phase in BOUND or is_completed):
             return replace(found, reach=tuple(_bounds(volume)))
         if not (places := self._places(said)):
             return replace(found, unready=Reason.CLAIM_UNBOUND, lacks=self._lacks(said))
@@ -192,6 +223,11 @@ def terms(said: objects.NodeSelector) -> Reach:
 
 def node_term(one: objects.NodeTerm) -> engine.Term:
     return engine.Term(one.match_expressions, one.match_fields)
+
+
+def _all_of(parts: tuple[engine.Term, ...]) -> engine.Term:
+    """Holds where all of these do."""
+    return engine.Term(sum((one.expressions for one in parts), ()), sum((one.fields for one in parts), ()))
 
 
 def _topology_term(one: objects.TopologyTerm) -> engine.Term:

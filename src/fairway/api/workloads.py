@@ -6,7 +6,7 @@ that is removed. It is *promised* that room while its condition Admitted is not 
 deleted or its condition Evicted is newer than Admitted. An admission without conditions, as people write it, runs.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -35,11 +35,13 @@ MOST_RECENT = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a Workload's values depend on besides itself: priorities by class ("" = default), its pods' surroundings.
-    `known`: podsets that were read, by namespace and content; workloads alike share them."""
+    """What a Workload's values depend on besides itself: priorities by class ("" = default), its pods' surroundings,
+    the classes that never preempt. `known`: podsets that were read, by namespace and content; workloads alike share
+    them."""
 
     priorities: Mapping[str, int] = field(default_factory=dict)
     around: Surroundings = ALONE
+    non_preempting: frozenset[str] = frozenset()
     known: dict[tuple[str, bytes], tuple[engine.PodSet, ...]] = field(default_factory=dict)
 
 
@@ -116,6 +118,7 @@ def workload(said: types.WorkloadObject, reading: Reading) -> engine.Workload:
         user=spec.user,
         kind=spec.workload_type,
         priority=priority(spec, reading.priorities),
+        preempts=preempts(spec, reading.non_preempting),
         preemptible=spec.workload_type == "Training" if spec.preemptible is None else spec.preemptible,
         submitted=_submitted(meta),
         pools=spec.pools,
@@ -171,6 +174,13 @@ def priority(spec: types.WorkloadSpec, priorities: Mapping[str, int]) -> int:
             return priorities[name]
     numbers = (pod.priority for pod in pods if pod.priority is not None)
     return next(numbers, priorities.get("", 0))
+
+
+def preempts(spec: types.WorkloadSpec, non_preempting: Container[str]) -> bool:
+    """Whether the class that gives its priority, else each of its pods, lets it preempt."""
+    name = priority_class(spec, "")
+    is_said = bool(name) or all(one.template.spec.preemption_policy != "Never" for one in spec.pod_sets)
+    return is_said and name not in non_preempting
 
 
 def priority_class(spec: types.WorkloadSpec, default: str) -> str:

@@ -219,7 +219,8 @@ class Facts:
         spaces = {name: it.metadata.labels for name, it in self.view.namespaces.items()}
         around = pods.Surroundings(self.view.storage, spaces, frozenset(self._selected), frozenset(self._limited))
         known = self._reading.known if self._reading.around == around and len(self._reading.known) < MOST_KNOWN else {}
-        self._reading = workloads.Reading(queues.priorities(self.view.classes), around, known)
+        classes = self.view.classes
+        self._reading = workloads.Reading(queues.priorities(classes), around, queues.non_preempting(classes), known)
         return self._reading
 
     def _settle(self, key: str, reading: workloads.Reading) -> None:

@@ -69,7 +69,8 @@ def rules_for(workload: Workload, pool: str, cycle: Cycle) -> list[EvictionRule]
         return found
     if workload.preemptible and cycle.consolidates(workload.queue):
         found.append(_move(cycle))
-    preempt = [_preempt(workload, pool, cycle)] if cycle.lowest.get(workload.queue, inf) < workload.priority else []
+    is_above = workload.preempts and cycle.lowest.get(workload.queue, inf) < workload.priority
+    preempt = [_preempt(workload, pool, cycle)] if is_above else []
     if not cycle.accounts(workload, pool):
         return [*found, *preempt]
     is_entitled = over_share(workload, pool, cycle) is None

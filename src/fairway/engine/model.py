@@ -169,6 +169,7 @@ class Workload:
     user: str = ""
     kind: str = "Training"  # Interactive | Inference
     priority: int = 0
+    preempts: bool = True  # if its priority is higher; else it only goes first
     preemptible: bool = True
     submitted: float = 0.0
     pools: tuple[str, ...] = ()

@@ -13,6 +13,7 @@ import numpy as np
 
 from .candidates import Candidate, CandidateSet, CandidateSets, find_new_place
 from .cycle import Attempt, Cycle
+from .draft import Draft
 from .eligibility import over_guaranteed
 from .eviction_rules import can_save, over_share, pauses, rules_for, stays_fair
 from .model import Admission, Running, Workload
@@ -308,6 +309,17 @@ def suffices(search: Search, admission: Admission) -> bool:
         given = [search.candidates.gives(candidate, row) for candidate in search.taken if row in candidate.rows]
         for at, (amount, free) in enumerate(zip(takes, draft.room(row))):
             gives = sum(one[at] for one in given if at < len(one)) if amount else 0
-            if amount > max(free + amount, 0) + gives:
+            if amount > max(free + amount, 0) + gives + (_lack(draft, row, at) if amount else 0):
                 return False
     return True
+
+
+def _lack(draft: Draft, row: int, at: int) -> int:
+    """What a node has of a resource at the start, where that is below zero; promised room is held twice, and does not
+    count."""
+    snapshot = draft.snapshot
+    if at >= len(snapshot.free) or (free := int(snapshot.free[at, row])) >= 0:
+        return 0
+    name = snapshot.nodes[row].name
+    promised = [one for one in snapshot.running if one.is_promised and name in one.admission.nodes]
+    return min(0, free + sum(draft.holdings(one.workload.podsets, one.admission)[row][at] for one in promised))

@@ -130,7 +130,8 @@ def read(
     nodes, pools = _nodes(cluster), cluster.each(types.NodePoolObject, queues.pool)
     known = _workloads(cluster, everything=everything)
     around = _around(cluster, known.values(), has_storage=has_storage)
-    reading = Reading(queues.priorities(cluster.all(objects.PriorityClassObject)), around)
+    classes = cluster.all(objects.PriorityClassObject)
+    reading = Reading(queues.priorities(classes), around, queues.non_preempting(classes))
     written = cluster.parts[WorkloadObject]
     facts = [
         within(f"Workload {key}:", fact, one, reading) if key in written else _of_owner(one, reading)

@@ -111,14 +111,15 @@ def resizes(view: PlanView) -> Found:
 
 
 def disruptions(view: PlanView) -> Found:
-    """Evictions for other workloads that exceed a PodDisruptionBudget name it; one names a budget of its pods only."""
+    """Evictions for other workloads that exceed a PodDisruptionBudget name one; each names a budget of its own pods."""
     for budget in view.snapshot.disruptions:
         pods = {one.workload: _under(budget, view.running[one.workload]) for one in view.of(Evict)
                 if one.workload in view.running}
         named = [one.workload for one in view.of(Evict) if one.budget == budget.key]
         yield from ((key, f"{budget.key} is not its own") for key in named if not pods.get(key))
         preempted = [one.workload for one in view.of(Evict) if one.cause in (Cause.PREEMPTED, Cause.RECLAIMED)]
-        if not named and sum(pods.get(key, 0) for key in preempted) > budget.allowed:
+        told = {one.workload for one in view.of(Evict) if one.budget and pods.get(one.workload)}
+        if not told and sum(pods.get(key, 0) for key in preempted) > budget.allowed:
             yield from ((key, f"{budget.key} is not named") for key in preempted if pods.get(key))
 
 

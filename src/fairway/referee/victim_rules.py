@@ -144,7 +144,7 @@ class VictimRules:
         paths = [self.view.path(one) for one in (taker, victim)]
         rights = {
             Cause.HOLD_TAKEN: one.backfilled_for == taker.key,
-            Cause.PREEMPTED: is_own and victim.priority < taker.priority,
+            Cause.PREEMPTED: is_own and taker.preempts and victim.priority < taker.priority,
             Cause.RECLAIMED: not is_own,
             Cause.CONSOLIDATED: taker.preemptible and isinstance(verdict, Evict) and verdict.admission is not None
             and all(inherited(path, "consolidates", 0.0) for path in paths),
