@@ -9,6 +9,9 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from fairway.cli.runs import first_failure
+from fairway.kube.runs import LOST, Run
+
 from .test_commands import Machine, heeds_ctrl_c
 
 
@@ -36,6 +39,12 @@ def test_of_several_ranks_the_code_of_the_one_that_failed_first_counts(machine: 
     script = 'test "$RANK" = 1 && exit 9; sleep 300'
     words = ("submit", "--name", "ranks", "--workers", "2", "--follow", "--", "sh", "-c", script)
     machine.run(*words, status=9)
+
+
+def test_a_lost_run_does_not_hide_the_code_of_the_program_that_failed() -> None:
+    lost = Run(1, 0, 1, "b", "main", is_default=True, finished="2026-11-29T00:18:44Z", exit_code=137, reason=LOST)
+    failed = Run(1, 1, 0, "a", "main", is_default=True, finished="2026-11-29T00:18:53Z", exit_code=3)
+    assert (first_failure([failed, lost]), first_failure([lost]), first_failure([])) == (3, 137, 1)
 
 
 def test_ctrl_c_ends_the_follower_and_the_job_goes_on(machine: Machine) -> None:

@@ -132,15 +132,19 @@ def test_what_is_told_late_has_its_own_time_and_says_so(caplog: pytest.LogCaptur
                     for event, kind in (("admitted", "Admitted"), ("failed", "Finished"))]  # fmt: skip
 
 
-@pytest.mark.parametrize(("reason", "text"), [
-    ("", 'pod-failed workload=ml/job-a pod=a-0-x node=n1 message="exit code 3" attempt=2'),
-    ("Lost", "pod-lost workload=ml/job-a pod=a-0-x node=n1 reason=Lost attempt=2"),
+EVICTED = Condition("DisruptionTarget", "True", "EvictionByEvictionAPI")
+
+
+@pytest.mark.parametrize(("reason", "more", "text"), [
+    ("", (), 'pod-failed workload=ml/job-a pod=a-0-x node=n1 message="exit code 3" attempt=2'),
+    ("Lost", (), "pod-lost workload=ml/job-a pod=a-0-x node=n1 reason=Lost attempt=2"),
+    ("", (EVICTED,), "pod-lost workload=ml/job-a pod=a-0-x node=n1 reason=EvictionByEvictionAPI attempt=2"),
 ])  # fmt: skip
-def test_a_pod_that_failed_or_was_lost_has_a_line_once(reason: str, text: str) -> None:
+def test_a_pod_that_failed_or_was_lost_has_a_line_once(reason: str, more: tuple[Condition, ...], text: str) -> None:
     meta = Metadata("a-0-x", "ml", annotations={ATTEMPT: "job-a/uid/2"})
     ended = ContainerStatus("main", ContainerState(Terminated(3)))
     ready = Condition("Ready", "False", last_transition_time="2026-11-21T12:00:00Z")
-    status = PodStatus("Failed", reason, conditions=(ready,), container_statuses=(ended,))
+    status = PodStatus("Failed", reason, conditions=(ready, *more), container_statuses=(ended,))
     failed = PodObject(meta, PodSpec(node_name="n1"), status)
     running = PodObject(meta, PodSpec(node_name="n1"), PodStatus("Running"))
     [told] = pod_failed(running, failed, "ml/job-a")

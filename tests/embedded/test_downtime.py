@@ -21,7 +21,8 @@ from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.config import load
 from fairway.kube.http import http_transport
-from fairway.kube.kinds import Selection
+from fairway.kube.kinds import Ref, Selection
+from fairway.kube.runs import LOST, kept
 from fairway.node.container import MARK, holder
 
 GPUS = 2
@@ -183,6 +184,35 @@ async def test_what_runs_on_beside_a_server_that_is_restarted_goes_on(tmp_path: 
         await down(data, Clock())
     assert since(after, "Admitted") == since(before, "Admitted") and "evictionHistory" not in after
     assert len(told.read_text().split()) == GPUS
+
+
+async def test_a_loss_that_was_told_stays_as_it_was_told_when_the_machine_goes_down_later(tmp_path: Path):
+    data, told = tmp_path / "data", tmp_path / "told"
+
+    async def losses(client: Client) -> dict[str, str]:
+        [own] = await client.list(Selection(kinds.WORKLOADS))
+        runs = await kept(client, Ref(kinds.WORKLOADS, own["metadata"]["name"], "default"))
+        return {it.id: it.finished or "" for it in runs.items if it.reason == LOST} if runs else {}
+
+    async with life(data) as client:
+        await client.create(kinds.JOBS, gang(f"echo $RANK >> {told}; exec sleep 600"))
+        await starts(client, told, GPUS)
+        await kill(data)
+        [first, *_] = filter(None, map(holder, data.glob("pods/*/containers/*/*/lock")))
+        os.kill(first, signal.SIGKILL)
+    async with life(data) as client:
+        before = await until(client, 30, lambda: losses(client))
+        last = max(map(time, before.values()))
+
+        async def is_later() -> bool:
+            return any(it.stat().st_mtime >= last + 2 for it in data.glob("state.db*"))
+
+        await until(client, 30, is_later)
+        await crash(data)
+    async with life(data) as client:
+        after = await losses(client)
+        await down(data, Clock())
+    assert len(before) == 1 and before.items() <= after.items()
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])

@@ -137,6 +137,11 @@ def is_disrupted(status: objects.PodStatus) -> bool:
     return any(one.type == "DisruptionTarget" and one.status == "True" for one in status.conditions)
 
 
+def disruption(status: objects.PodStatus) -> str:
+    """Which one it was, as Kubernetes names it: EvictionByEvictionAPI is what `kubectl drain` does."""
+    return next((one.reason for one in status.conditions if one.type == "DisruptionTarget"), "")
+
+
 def resized(pod: objects.PodObject) -> objects.PodSpec:
     """The spec of a running pod, with the most of its requested, allocated and actual resources, of the whole pod where
     it speaks of those, else of each container and sidecar. A resize that its node can never make does not count."""

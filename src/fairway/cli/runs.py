@@ -6,7 +6,7 @@ from dataclasses import replace
 import click
 
 from fairway.kube.client import ApiError, Client
-from fairway.kube.runs import Run, Runs, kept, runs_in, text_of
+from fairway.kube.runs import LOST, Run, Runs, kept, runs_in, text_of
 
 from .find import Found, pods_of
 from .output import moment_of_day, print_some, size
@@ -25,16 +25,21 @@ async def _in_pods(client: Client, found: Found) -> list[Run]:
 
 
 async def code_of(client: Client, found: Found) -> int:
-    """The exit code of what failed: of the last runs of its ranks the first that failed has it; 1 where no program
-    failed, or none is known to have run. A workload is over before its programs are, which have their grace period:
-    these are waited for."""
+    """The exit code of what failed: of the last runs of its ranks the first that failed has it, one that was lost only
+    where no program failed; 1 where none failed, or none is known to have run. A workload is over before its programs
+    are, which have their grace period: these are waited for."""
     for run in (it for it in (await runs_of(client, found)).items if it.exit_code is None):
         with suppress(ApiError):  # its pod is gone
             async for _ in text_of(client, found.ref, run, (("follow", "true"), ("tailLines", "0"))):
                 pass
-    runs = (await runs_of(client, found)).items or await _in_pods(client, found)  # of which no log is kept any more
+    return first_failure((await runs_of(client, found)).items or await _in_pods(client, found))
+
+
+def first_failure(runs: list[Run]) -> int:
+    """Of the last runs of all ranks, the exit code of the first that failed."""
     last = {(it.rank, it.container): it for it in runs if it.attempt == runs[-1].attempt}
-    return min(((it.finished or "", it.exit_code) for it in last.values() if it.exit_code), default=("", 1))[1]
+    failed = ((it.reason == LOST, it.finished or "", it.exit_code) for it in last.values() if it.exit_code)
+    return min(failed, default=("", "", 1))[-1]
 
 
 def print_runs(runs: list[Run]) -> None:

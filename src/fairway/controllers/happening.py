@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from fairway.api.conditions import first_exit
 from fairway.api.ends import exit_words
 from fairway.api.objects import ATTEMPT, RELEASED, PodObject
-from fairway.api.pods import is_lost
+from fairway.api.pods import disruption, is_lost
 from fairway.api.quantities import time
 from fairway.api.types import AdmissionStatus, EvictionRecord, WorkloadObject
 from fairway.api.workloads import key_of
@@ -108,7 +108,7 @@ def pod_failed(old: PodObject | None, new: PodObject | None, key: str) -> Iterat
     meta, found = new.metadata, first_exit((new,))
     facts: dict[str, object] = {"pod": meta.name, "node": new.spec.node_name}
     if is_lost(new.status):
-        facts["reason"] = new.status.reason
+        facts["reason"] = new.status.reason or disruption(new.status)
     elif found:
         end = found[1]
         facts["message"] = exit_words(end.exit_code, end.reason, end.message)

@@ -26,9 +26,9 @@ EVICTIONS = frozenset((
     "Preempted", "Reclaimed", "Consolidated", "HoldTaken", "Reserved", "Drained", "NodeLost", "PodsLost",
     "StartTimeout", "RoomTaken", "Suspended",
 ))  # fmt: skip
-PAUSE_ENDED = "PauseEnded"
+PAUSE_ENDED, LOST = "PauseEnded", "ContainerStatusUnknown"
 ENDINGS = {
-    "Deleted": "deleted", "NodeShutdown": "the cluster was stopped", "ContainerStatusUnknown": "lost",
+    "Deleted": "deleted", "NodeShutdown": "the cluster was stopped", LOST: "lost",
     "OnDisk": "paused on disk", "NotWoken": "did not wake from a pause", PAUSE_ENDED: "stopped while paused",
 }  # fmt: skip
 

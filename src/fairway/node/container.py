@@ -27,6 +27,8 @@ from typing import Any
 
 import psutil
 
+from fairway.kube.runs import LOST as LOST
+
 from .containers.engine import contained, message_of
 from .draft import keep_room, text_of, write_whole
 from .lock import holder
@@ -34,7 +36,6 @@ from .pause.disk import IMAGE, MARK
 from .pause.stand import ON_DISK, STILL, Stand, ask, note_unsaved, stand_of, unsaved
 
 MESSAGE = "FAIRWAY_TERMINATION_LOG"
-LOST = "ContainerStatusUnknown"
 SWEEP_SECONDS = 10.0
 SAVE_LOOK_SECONDS, MOST_LOOKS = 0.05, 1_200
 SHIM = Path(__file__).with_name("shim.py")
@@ -105,6 +106,12 @@ def note_loss(folder: Path, now: float, why: str = "") -> None:
     if folder.exists() and not (folder / "exit").exists():
         with suppress(OSError):
             write_whole(folder / "lost", f"{now} {why}".encode())
+
+
+def keep_loss(last: Attempt) -> None:
+    """Keeps when an attempt was lost that nobody saw end: the next look at it may come after the machine went down."""
+    if last.reason == LOST and not (last.folder / "lost").exists():
+        note_loss(last.folder, last.finished_at or 0.0)
 
 
 def note_unwoken(last: Attempt, why: str, reason: str) -> None:

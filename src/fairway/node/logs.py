@@ -28,7 +28,7 @@ FILE = re.compile(r"log\.(\d+)\.(\d+)(\.lost)?")
 REMOVED = "removed"
 ROTATED, LOST = "rotated", "lost"
 WHY = {
-    ROTATED: f"at most {FILES * FILE_BYTES >> 20} MiB of one run are kept",
+    ROTATED: f"at most {FILES * FILE_BYTES >> 20} MiB of one run are kept, the time of each line included",
     LOST: "the disk was full",
     REMOVED: "all logs together were larger than the setting logGib",
 }

@@ -34,7 +34,19 @@ from fairway.kube.runs import PAUSE_ENDED
 
 from .archive import Archive, Bounds, Origin, Run, origin_of, read_origin, retire, write_origin
 from .cards import Card, Dealer
-from .container import LOST, Attempt, Nursery, history, inspect, note_loss, note_unwoken, prepare, stop, sweep
+from .container import (
+    LOST,
+    Attempt,
+    Nursery,
+    history,
+    inspect,
+    keep_loss,
+    note_loss,
+    note_unwoken,
+    prepare,
+    stop,
+    sweep,
+)
 from .containers.engine import Engine
 from .environment import Container, Pod, Unusable, controller_of, gang_of
 from .execute import Execution, Order
@@ -288,6 +300,7 @@ class Runner:
             if last and last.pid:
                 self._watch(uid, last)
             elif last and (last.reason == LOST or not last.is_over) and last.folder not in self._swept:
+                keep_loss(last)
                 await self.clock.in_thread(partial(sweep, last.folder))
                 self._swept.add(last.folder)
 
