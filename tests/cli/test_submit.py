@@ -208,20 +208,9 @@ def test_a_mistake_is_one_line_that_says_what_would_be_right(machine: Machine, w
     assert machine.kubectl("get", "jobs,secrets", "-o", "name") == before
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["--name", "", "--", "true"], "--name: '' is no name for a job: "),
-        (["-f", "job.yaml", "--", "true"], "-f job.yaml does not go with a program (true); submit them one by one"),
-    ],
-)
-def test_an_empty_name_and_a_file_beside_a_program_are_refused(machine: Machine, words: list[str], told: str) -> None:
-    said = machine.run("submit", *words, status=2)
-    assert said.startswith(f"fairway: {told}") and said.count("\n") == 1
-
-
-def test_an_empty_name_of_a_session_is_refused(machine: Machine) -> None:
-    assert machine.run("shell", "--name", "", status=2).startswith("fairway: --name: '' is no name for a job")
+def test_a_file_beside_a_program_is_refused(machine: Machine) -> None:
+    said = machine.run("submit", "-f", "job.yaml", "--", "true", status=2)
+    assert said == "fairway: -f job.yaml does not go with a program (true); submit them one by one\n"
 
 
 def test_a_folder_that_was_deleted_is_told(machine: Machine) -> None:

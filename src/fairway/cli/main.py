@@ -70,7 +70,25 @@ def told(*errors: type[Exception], by: str = "", exit_code: int = 2) -> Iterator
         raise Problem(f"{by}{error}", exit_code=exit_code) from error
 
 
+class Command(click.Command):
+    """A command that refuses empty values: they come from variables of a shell that are not set, and would mean the
+    default, or all there is. Values of the type UNPROCESSED may be empty."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = {} if ctx.resilient_parsing else self.make_parser(ctx).parse_args(list(args))[0]
+        for it in self.params:
+            value = given.get(it.name or "")
+            if it.type is not click.UNPROCESSED and "" in (value if isinstance(value, list | tuple) else [value]):
+                name = max(it.opts, key=len)
+                instead = f"{name}: found ''; leave it out, or give {it.make_metavar(ctx)}"
+                said = instead if name[0] == "-" else f"{name.upper().rstrip('S')}: found ''; a name is needed"
+                raise click.BadOptionUsage(name, said, ctx)
+        return super().parse_args(ctx, args)
+
+
 class LazyGroup(click.Group):
+    command_class = Command
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 

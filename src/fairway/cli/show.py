@@ -21,6 +21,7 @@ from .connect import on_cluster
 from .find import Found, failure, get, pods_of, refusal
 from .leader import warn
 from .listing import OVER, PARKED, Listed, ends_by, reason
+from .main import Command
 from .nodes import used_outside
 from .output import age, clock_time, in_local_time, output_option, print_some, show, span, start
 from .replicas import GROUP, find, print_replicas, surplus
@@ -35,7 +36,7 @@ GENERATED = re.compile(r"^([^/]*\.)?(fairway\.dev|kubernetes\.io|k8s\.io)/|^(job
 FULL = ("NoRoom", "Fragmented", "NoDevice", "OverShare")
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("job")
 @output_option
 @on_cluster
@@ -142,7 +143,7 @@ def _print_history(said: Thing, now: float) -> None:
         click.echo(in_local_time(f"{word} {age(eviction['time'], now)} ago: {line}", now))
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("job")
 @output_option
 @on_cluster
