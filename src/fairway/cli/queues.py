@@ -132,7 +132,7 @@ def tallies(parents: Mapping[str, str], workloads: Iterable[Held]) -> dict[str, 
             before.usage.update(held)
             assert before.asked is not None
             before.asked.update(waits or {})
-            own[name] = Tally(before.pending + (waits is not None), before.admitted + (waits is None and bool(held)),
+            own[name] = Tally(before.pending + (waits is not None), before.admitted + (one.status.admission is not None),
                               before.usage, before.asked)  # fmt: skip
     return dict(own)
 
