@@ -17,7 +17,7 @@ import pytest
 from fairway.cli import variables
 from fairway.cli.job import deadline
 from fairway.cli.main import Problem
-from fairway.cli.submit import Draft, answered
+from fairway.cli.submit import Draft, _made, answered
 from fairway.clock import Clock
 from fairway.kube import kinds
 from fairway.kube.client import Client
@@ -206,6 +206,31 @@ def test_a_mistake_is_one_line_that_says_what_would_be_right(machine: Machine, w
     said = machine.run("submit", *words.split(), status=1)
     assert said.startswith(f"fairway: {told}") and said.count("\n") == 1
     assert machine.kubectl("get", "jobs,secrets", "-o", "name") == before
+
+
+@pytest.mark.parametrize(("step", "state"), [("make", "is submitted, or was about to be"), ("verdict", "is submitted")])
+def test_ctrl_c_while_it_is_submitted_leaves_its_name(
+    capsys: pytest.CaptureFixture[str], step: str, state: str
+) -> None:
+    async def work() -> None:
+        asked = asyncio.Event()
+
+        async def unanswered(*_: object) -> dict:
+            asked.set()
+            return await asyncio.Future()
+
+        async def made(draft: Draft) -> dict:
+            return {"metadata": {"uid": "1"}} if step == "verdict" else await unanswered()
+
+        draft = Draft({"kind": "Job", "apiVersion": "batch/v1", "metadata": {"name": "train-a1b2c", "namespace": "ml"}})
+        order = SimpleNamespace(output="table", follow=False, file=None)
+        task = asyncio.create_task(_made(Client(unanswered, Clock()), [draft], order, made))
+        await asked.wait()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(work())
+    assert capsys.readouterr() == ("", f"\ntrain-a1b2c {state}: `fairway cancel train-a1b2c` ends it\n")
 
 
 def test_a_file_beside_a_program_is_refused(machine: Machine) -> None:
