@@ -4,7 +4,9 @@ Each command lives in its own module and is imported when it is named: `--help` 
 Exit status: 0 done, 1 the answer is no, 2 wrong use. An error is one line on standard error: what is wrong, what to do.
 """
 
+import errno
 import gc
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,6 +49,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "completion": ("main", "Print the completion script of a shell."),
 }
 
+UNWRITTEN = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What goes wrong with the output, and not with the command."""
 GC_THRESHOLD = (10_000, 20, 50)  # Python's default of 700 takes a fifth of the CPU where thousands of objects are read
 
 
@@ -131,23 +135,39 @@ def completion(shell: str) -> None:
 
 
 def main() -> None:
-    """The entry point. A usage error is one line too: what is wrong, and where the help is."""
-    gc.set_threshold(*GC_THRESHOLD)
+    """The entry point."""
+    status = _run()
     try:
+        sys.stdout.flush()
+    except OSError:  # it is told; what is left would be written, and told of, once more at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(status)
+
+
+def _run() -> int:
+    """The exit status. A usage error is one line too: what is wrong, and where the help is."""
+    try:
+        gc.set_threshold(*GC_THRESHOLD)
         status = cli.main(standalone_mode=False)
+        sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
-        sys.exit(error.exit_code)
+        return error.exit_code
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         where = f" (see {context.command_path} --help)" if context else ""
         click.echo(f"fairway: {error.format_message()}{where}", err=True)
-        sys.exit(error.exit_code)
+        return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        sys.exit(130)
-    except BrokenPipeError:
-        sys.exit(0)
-    sys.exit(status if isinstance(status, int) else 0)
+        return 130
+    except OSError as error:
+        if error.errno not in UNWRITTEN:
+            raise
+        if error.errno == errno.EPIPE:
+            return 0  # the reader has seen enough
+        click.echo(f"fairway: what is printed cannot be written: {error.strerror}", err=True)
+        return 1
+    return status if isinstance(status, int) else 0
 
 
 if __name__ == "__main__":

@@ -132,8 +132,8 @@ def tallies(parents: Mapping[str, str], workloads: Iterable[Held]) -> dict[str, 
             before.usage.update(held)
             assert before.asked is not None
             before.asked.update(waits or {})
-            own[name] = Tally(before.pending + (waits is not None), before.admitted + (one.status.admission is not None),
-                              before.usage, before.asked)  # fmt: skip
+            admitted = before.admitted + (one.status.admission is not None)
+            own[name] = Tally(before.pending + (waits is not None), admitted, before.usage, before.asked)
     return dict(own)
 
 
