@@ -8,6 +8,7 @@ import errno
 import gc
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -159,6 +160,7 @@ def _run() -> int:
         click.echo(f"fairway: {error.format_message()}{where}", err=True)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
+        warnings.simplefilter("ignore", RuntimeWarning)  # about coroutines that had not begun
         return 130
     except OSError as error:
         if error.errno not in UNWRITTEN:
