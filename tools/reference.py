@@ -249,7 +249,8 @@ def _type(field: dict) -> str:
 
 def _cli() -> str:
     text = "`fairway` and `kubectl fairway` are the same program. Exit status: 0 done, 1 the answer is no, 2 wrong use."
-    text += " What only\nthe cluster can refuse, as a name that is taken, exits with 1."
+    text += " What only\nthe cluster can refuse, as a name that is taken, exits with 1,"
+    text += " and so does a command that no cluster answers."
     codes = (
         "`wait`, `submit --follow`, `shell` and `exec` exit as programs do: with the code of the first that failed.\n"
         "Codes above 128 stand for a signal. 143 is SIGTERM: a time limit stops most jobs so. 137 is SIGKILL: the\n"

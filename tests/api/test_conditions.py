@@ -233,6 +233,8 @@ def test_nodes_of_which_some_have_room_say_for_how_many_pods():
     assert text.endswith(
         "; 2 of 10 nodes have room, for 5 of its 8 pods; others: 8 without 4 GPUs free (largest free: 2)"
     )
+    text = nodes_said(FULL, nodes=31, open=1, room=1, wanted=2, most_free=2000)
+    assert "; 1 of 31 nodes has room, for 1 of its 2 pods; " in text
 
 
 def test_a_lone_node_that_is_full_is_not_told_twice():

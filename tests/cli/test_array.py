@@ -105,6 +105,8 @@ def test_an_array_is_one_elastic_job(machine: Machine) -> None:
     assert (spec["completions"], spec["completionMode"], spec["backoffLimitPerIndex"]) == (10, "Indexed", 0)
     assert made["metadata"]["annotations"]["fairway.dev/min-count"] == "1"
     machine.until("wide", "Succeeded")
+    said = machine.run("status", "wide")
+    assert "\npodsets:   main (1 CPU)\n" in said and "\nplaced:" not in said
 
 
 def test_a_dry_run_of_a_sweep_lists_its_trials(machine: Machine) -> None:

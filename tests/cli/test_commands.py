@@ -393,7 +393,7 @@ def test_a_second_up_says_at_once_that_one_runs(machine: Machine, how: tuple[str
 
 
 def test_without_a_cluster_a_command_says_how_to_start_one(tmp_path: Path) -> None:
-    said = Machine(tmp_path).run("ls", status=2)
+    said = Machine(tmp_path).run("ls", status=1)
     assert said == (
         "fairway: no cluster runs on this machine, and no kubeconfig names another; `fairway up` starts one\n"
     )
@@ -405,7 +405,7 @@ def test_a_teams_cluster_that_was_killed_is_told_with_the_file_that_says_why(tmp
     path = machine.environment["FAIRWAY_SOCKET"] = str(tmp_path / "api.sock")
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(path)
-    said = machine.run("ls", status=2)
+    said = machine.run("ls", status=1)
     assert said == f"fairway: the team's cluster does not answer on {path}; /var/lib/fairway/up.log says why\n"
 
 
@@ -445,10 +445,10 @@ def test_a_cluster_that_does_not_answer_or_does_not_run_is_named_with_what_to_do
     stopped.run("up", "--detach", "--cpus", "1", "--data-dir", str(tmp_path / "box"))
     config = tmp_path / "box" / "kubeconfig"
     config.write_text(re.sub(r"127.0.0.1:\d+", "127.0.0.1:1", config.read_text()))  # where nobody answers
-    said = stopped.run("ls", "--kubeconfig", str(config), status=2)
+    said = stopped.run("ls", "--kubeconfig", str(config), status=1)
     assert said.startswith(f"fairway: the cluster on {tmp_path / 'box'} runs, but does not answer: ")
     stopped.run("down", "--data-dir", str(tmp_path / "box"))
-    said = stopped.run("ls", "--kubeconfig", str(tmp_path / "box" / "kubeconfig"), status=2)
+    said = stopped.run("ls", "--kubeconfig", str(tmp_path / "box" / "kubeconfig"), status=1)
     where = tmp_path / "box"
     assert said == f"fairway: the cluster on {where} does not run; `fairway up --data-dir {where}` starts it\n"
 
@@ -500,6 +500,7 @@ def test_each_answer_to_a_foreign_command_is_a_command() -> None:
                               "the first and the last no '-'; 'upper-case' would do"),
         (f"--name {70 * 'a'}", f"--name: '{70 * 'a'}' is no name for a job: "),
         ("--env =x", "--env: '' is no name of a variable; letters, digits, - . and _ are allowed"),
+        ("--workers 2 --min-workers 3", "--min-workers: found 3; 1 to 2, its --workers, is allowed"),
         ("--dry-run --cpus -1", "--cpus: found '-1'; a quantity that is not negative is allowed"),
     ],
 )
@@ -513,7 +514,6 @@ def test_an_option_that_means_nothing_is_wrong_use(machine: Machine, words: str,
     [
         ("--time-limit banana", "--time-limit: found 'banana'; a duration such as 90s, 10m, 1h30m or 7d is allowed"),
         ("--time-limit 0s", "--time-limit: found '0s'; more than 0 is allowed"),
-        ("--workers 2 --min-workers 3", "--min-workers: found '3'; 0 to 2, its number of pods, is allowed"),
         ("--queue a/b/c --wait-anyway", '--queue: Invalid value: "a/b/c": a valid label must '),
         ("--checkpoint-interval 0", "--checkpoint-interval: found '0'; more than 0 is allowed"),
     ],
@@ -685,6 +685,16 @@ def test_ctrl_c_before_a_command_has_begun_ends_it_without_a_word(tmp_path: Path
     words, around = [sys.executable, "-P", "-m", "fairway", "ls"], {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(words, env=around, capture_output=True, text=True, preexec_fn=answers)
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
+@pytest.mark.parametrize("words", [("nodes",), ("queues", "-o", "json"), ("ls", "--help"), ("completion", "bash"),
+                                   ("install",)])  # fmt: skip
+def test_what_cannot_be_written_is_told_in_one_line(machine: Machine, words: tuple[str, ...]) -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "fairway", *words]
+        done = subprocess.run(command, env=machine.environment, stdout=full, stderr=subprocess.PIPE, text=True)
+    told = "fairway: what is printed cannot be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, told)
 
 
 def test_ctrl_c_that_is_ignored_as_after_nohup_stays_ignored(tmp_path: Path) -> None:

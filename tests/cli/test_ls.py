@@ -9,14 +9,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import datetime
+from itertools import product
 
 import msgspec
 import pytest
 
 from fairway.api.scalars import time as seconds
+from fairway.api.scalars import time_text
 from fairway.cli.find import Found
 from fairway.cli.listing import HEAD, Listed, ends_by, natural, rank, reason, row
-from fairway.cli.output import MOST_ROWS, in_local_time, moment_of_day, print_some, start, table
+from fairway.cli.output import MOST_ROWS, clock_time, in_local_time, moment_of_day, print_some, start, table
 from fairway.cli.replicas import parked
 from fairway.cli.rows import Filter
 from fairway.cli.show import _print_why
@@ -332,6 +335,14 @@ def test_a_job_is_found_by_its_name_without_a_list_of_all() -> None:
 def test_a_forecast_is_never_shown_as_a_time_in_the_past(passed: float, said: str) -> None:
     told = {"p50": "2026-11-23T12:10:00Z", "p90": "2026-11-23T13:00:00Z", "rough": True}
     assert re.fullmatch(said, start(told, seconds("2026-11-23T12:00:00Z") + passed))
+
+
+def test_a_forecast_never_ends_before_it_begins_nor_before_now() -> None:
+    noon = datetime(2026, 11, 23, 12).timestamp()
+    for passed, length in product(range(-100, 200), range(0, 200, 7)):
+        told = {"p50": time_text(noon), "p90": time_text(noon + length)}
+        times = re.findall(r"\d\d:\d\d", start(told, noon + passed))
+        assert times == sorted(times) and (not times or times[0] >= clock_time(noon + passed, noon)), (passed, length)
 
 
 def test_a_moment_in_a_message_is_local_as_in_the_columns(monkeypatch: pytest.MonkeyPatch) -> None:

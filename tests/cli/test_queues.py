@@ -45,6 +45,13 @@ def test_what_a_queue_has_its_parents_have_too() -> None:
         assert found[name].usage["p", GPU] == 4000 and found[name].asked[GPU] == 8000
 
 
+def test_what_requests_nothing_is_counted_as_all_else() -> None:
+    one = msgspec.json.decode(b'{"metadata": {"name": "a"}, "spec": {"queue": "nlp", "podSets": [{}]}, "status": '
+                              b'{"phase": "Running", "admission": {"pool": "p", "podSets": [{"nodes": [{"node": "n"}]}]'
+                              b"}}}", type=Held)  # fmt: skip
+    assert tallies({"nlp": ""}, [one])["nlp"] == Tally(admitted=1)
+
+
 def test_a_shrunk_workload_counts_with_what_it_holds() -> None:
     assert tallies({"nlp": ""}, [held("a", "nlp", "2", {"n1": 1})])["nlp"].usage["p", GPU] == 2000
 

@@ -54,6 +54,13 @@ def test_wait_exits_with_the_code_of_the_program(machine: Machine) -> None:
     machine.run("wait", "good", "bad", status=7)
 
 
+@pytest.mark.parametrize("job", ["/", "workload/", "job/"])
+@pytest.mark.parametrize("words", [("why",), ("logs",), ("cancel", "--forget"), ("top",), ("modify", "x", "--after")])
+def test_a_kind_without_a_name_is_wrong_use(machine: Machine, words: tuple[str, ...], job: str) -> None:
+    said = machine.run(*words, job, status=2)
+    assert f"found {job!r}; the name of a workload is needed" in said and said.count("\n") == 1
+
+
 def test_wait_takes_a_job_that_was_submitted_just_now_and_many_by_label(machine: Machine) -> None:
     for name in ("s1", "s2", "s3"):
         submit(machine, name, "true")

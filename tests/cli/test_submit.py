@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -17,7 +18,8 @@ import pytest
 from fairway.cli import variables
 from fairway.cli.job import deadline
 from fairway.cli.main import Problem
-from fairway.cli.submit import Draft, answered
+from fairway.cli.mistakes import script_missing
+from fairway.cli.submit import Draft, _made, answered
 from fairway.clock import Clock
 from fairway.kube import kinds
 from fairway.kube.client import Client
@@ -199,6 +201,9 @@ def test_on_another_cluster_only_what_env_names_travels(monkeypatch: pytest.Monk
         ("FOO=1 env", "there is no program 'FOO=1' on the PATH; a variable is an option before the program: "),
         ("cd /tmp", "there is no program 'cd' on the PATH; what a shell runs is: -- sh -c 'LINE';"),
         ("-- ./nosuch.sh", "there is no file ./nosuch.sh;"),
+        ("python3 nosuch.py --lr 1", "there is no file nosuch.py; --wait-anyway queues it all the same"),
+        ("--chdir / -- /bin/sh tmp/nosuch.sh", "there is no file tmp/nosuch.sh;"),
+        ("-- /tmp", "/tmp is a folder, no program; `--chdir /tmp` runs a program in it;"),
     ],
 )
 def test_a_mistake_is_one_line_that_says_what_would_be_right(machine: Machine, words: str, told: str) -> None:
@@ -208,20 +213,42 @@ def test_a_mistake_is_one_line_that_says_what_would_be_right(machine: Machine, w
     assert machine.kubectl("get", "jobs,secrets", "-o", "name") == before
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["--name", "", "--", "true"], "--name: '' is no name for a job: "),
-        (["-f", "job.yaml", "--", "true"], "-f job.yaml does not go with a program (true); submit them one by one"),
-    ],
-)
-def test_an_empty_name_and_a_file_beside_a_program_are_refused(machine: Machine, words: list[str], told: str) -> None:
-    said = machine.run("submit", *words, status=2)
-    assert said.startswith(f"fairway: {told}") and said.count("\n") == 1
+@pytest.mark.parametrize(("step", "state"), [("make", "is submitted, or was about to be"), ("verdict", "is submitted")])
+def test_ctrl_c_while_it_is_submitted_leaves_its_name(
+    capsys: pytest.CaptureFixture[str], step: str, state: str
+) -> None:
+    async def work() -> None:
+        asked = asyncio.Event()
+
+        async def unanswered(*_: object) -> dict:
+            asked.set()
+            return await asyncio.Future()
+
+        async def made(draft: Draft) -> dict:
+            return {"metadata": {"uid": "1"}} if step == "verdict" else await unanswered()
+
+        draft = Draft({"kind": "Job", "apiVersion": "batch/v1", "metadata": {"name": "train-a1b2c", "namespace": "ml"}})
+        order = SimpleNamespace(output="table", follow=False, file=None)
+        task = asyncio.create_task(_made(Client(unanswered, Clock()), [draft], order, made))
+        await asked.wait()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(work())
+    assert capsys.readouterr() == ("", f"\ntrain-a1b2c {state}: `fairway cancel train-a1b2c` ends it\n")
 
 
-def test_an_empty_name_of_a_session_is_refused(machine: Machine) -> None:
-    assert machine.run("shell", "--name", "", status=2).startswith("fairway: --name: '' is no name for a job")
+@pytest.mark.parametrize("words", [
+    "python3 -c import", "python3 -m nosuch.py", "python3 there.py", "python3 train_{a,b}.py", "torchrun nosuch.py",
+])  # fmt: skip
+def test_a_script_is_missed_only_where_its_interpreter_reads_it(tmp_path: Path, words: str) -> None:
+    (tmp_path / "there.py").touch()
+    assert script_missing(words.split(), str(tmp_path)) is None
+
+
+def test_a_file_beside_a_program_is_refused(machine: Machine) -> None:
+    said = machine.run("submit", "-f", "job.yaml", "--", "true", status=2)
+    assert said == "fairway: -f job.yaml does not go with a program (true); submit them one by one\n"
 
 
 def test_a_folder_that_was_deleted_is_told(machine: Machine) -> None:

@@ -389,7 +389,7 @@ def nodes_words(census: engine.Census, level: str) -> str:
         return f"{of_all}: {listed}"
     pods = f"{census.wanted} {census.podset} pods" if census.podset else f"its {count(census.wanted, 'pod')}"
     room = f", for {census.room} of {pods}" if census.room < census.wanted else " for a pod"
-    return f"{of_all} {'has' if census.nodes == 1 else 'have'} room{room}{'; others: ' if listed else ''}{listed}"
+    return f"{of_all} {'has' if census.open == 1 else 'have'} room{room}{'; others: ' if listed else ''}{listed}"
 
 
 def _obstacle(one: engine.Obstacle) -> str:

@@ -10,7 +10,7 @@ from fairway.kube.client import Client
 from .connect import on_cluster
 from .find import Found
 from .listing import Listed, reason
-from .main import Problem
+from .main import Command, Problem
 from .many import Choice, agreed, found_by, on_each, several
 from .output import output_option
 from .replicas import changeable, deletable, follows, woken
@@ -20,7 +20,7 @@ PAUSE_SECONDS, LOOK_SECONDS = 45.0, 0.1
 ON = ("running", "retrying", "starting", "waiting")
 
 
-@click.command()
+@click.command(cls=Command)
 @several
 @click.option("--forget", is_flag=True, help="Also remove the record of those that have ended.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before many are cancelled.")
@@ -38,7 +38,7 @@ async def cancel(client: Client, namespace: str, output: str, *, forget: bool, y
     return await on_each(client, found, output, act if not chosen.jobs else lambda it, one: act(it, deletable(one)))
 
 
-@click.command()
+@click.command(cls=Command)
 @several
 @output_option
 @on_cluster
@@ -47,7 +47,7 @@ async def suspend(client: Client, namespace: str, output: str, **choice: Any) ->
     return await on_each(client, await found_by(client, namespace, Choice(**choice)), output, _suspend)
 
 
-@click.command()
+@click.command(cls=Command)
 @several
 @output_option
 @on_cluster
@@ -58,7 +58,7 @@ async def pause(client: Client, namespace: str, output: str, **choice: Any) -> i
     return await on_each(client, await found_by(client, namespace, Choice(**choice)), output, _pause)
 
 
-@click.command()
+@click.command(cls=Command)
 @several
 @output_option
 @on_cluster

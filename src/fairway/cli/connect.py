@@ -5,7 +5,6 @@ it runs, else that of the machine's team, else ~/.kube/config. Whatever goes wro
 """
 
 import asyncio
-import errno
 import os
 import pwd
 import stat
@@ -26,7 +25,7 @@ from fairway.kube.plain import has_proxy, plain_transport
 from fairway.kube.transport import Request, Response, Transport
 from fairway.node.lock import holder
 
-from .main import Problem, told
+from .main import UNWRITTEN, Problem, told
 
 T = TypeVar("T")
 Environ = tuple[tuple[str, str], ...]
@@ -38,7 +37,6 @@ TEAM_SOCKET, TEAM_DIR = "/run/fairway/api.sock", "/var/lib/fairway"
 RUNS, UNIT = Path("/run/systemd/system"), Path("/etc/systemd/system/fairway.service")
 """What is there where systemd runs, and where it runs the team's cluster."""
 NOT_INSTALLED = "Fairway is not installed on this cluster; `fairway install` prints what it needs"
-NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NO_GROUP = "404 page not found"  # as Kubernetes answers for a group of kinds that it does not have
 
 
@@ -82,12 +80,10 @@ def ask(work: Callable[..., Awaitable[Any]], kubeconfig: str, context: str, *, n
         if error.message.strip() == NO_GROUP:
             raise Problem(NOT_INSTALLED, exit_code=1) from error
         raise Problem(error.message or str(error), exit_code=1) from error
-    except BrokenPipeError:
-        raise  # whoever read what we print has seen enough
     except OSError as error:
-        if error.errno in NO_SPACE:
-            raise Problem(f"what is printed cannot be written: {error.strerror}", exit_code=1) from error
-        raise Problem(_unanswered(kubeconfig, error)) from error
+        if error.errno in UNWRITTEN:
+            raise
+        raise Problem(_unanswered(kubeconfig, error), exit_code=1) from error
 
 
 def _unanswered(kubeconfig: str, error: OSError) -> str:
@@ -189,5 +185,6 @@ def kubeconfigs(chosen: str) -> list[Path]:
     if holder(own / "lock"):
         return [own / "kubeconfig"]
     if not any(one.exists() for one in found):
-        raise Problem("no cluster runs on this machine, and no kubeconfig names another; `fairway up` starts one")
+        raise Problem("no cluster runs on this machine, and no kubeconfig names another; `fairway up` starts one",
+                      exit_code=1)  # fmt: skip
     return found

@@ -24,7 +24,7 @@ from fairway.kube.client import Client
 from fairway.kube.config import Config, ConfigError, in_cluster
 
 from .connect import config_of
-from .main import Problem, told
+from .main import Command, Problem, told
 
 LOOPBACK = "127.0.0.1"
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ def _address(context: click.Context, option: click.Parameter, text: str) -> tupl
         return address(text) if text else None
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--kubeconfig", default="", metavar="FILE", help="The kubeconfig to use.")
 @click.option("--context", default="", metavar="NAME", help="The context of the kubeconfig to use.")
 @click.option("--port", default=0, type=click.IntRange(0, 65_535), metavar="P", help="The port; default: any free one.")

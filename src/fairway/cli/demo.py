@@ -26,13 +26,13 @@ from fairway.kube.manifest import load as read
 
 from .connect import connected
 from .find import seen
-from .main import Problem, cli
+from .main import Command, Problem, cli
 
 PATIENCE_SECONDS = 60.0
 Thing = dict[str, Any]
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--fast", is_flag=True, help="Shorter trainings.")
 def demo(fast: bool) -> None:
     """The story of the README, on a cluster of its own that it removes again. Takes less than a minute."""

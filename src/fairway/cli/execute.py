@@ -21,7 +21,7 @@ from fairway.kube.transport import Request
 
 from .connect import on_cluster
 from .find import pods_of
-from .main import Problem
+from .main import Command, Problem
 from .replicas import find
 
 PROTOCOLS = "v5.channel.k8s.io, v4.channel.k8s.io"
@@ -29,7 +29,7 @@ STDIN, STDOUT, STDERR, STATUS, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 CHUNK_BYTES = 32 << 10
 
 
-@click.command(name="exec")
+@click.command(name="exec", cls=Command)
 @click.argument("job")
 @click.option("--rank", type=click.IntRange(min=0), metavar="R", help="Beside this rank; default: the lowest.")
 @click.option("-c", "--container", default="", metavar="NAME", help="Of this container; default: as with kubectl.")

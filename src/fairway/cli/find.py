@@ -65,6 +65,8 @@ async def sought(client: Client, namespace: str, job: str) -> Found | None:
     """The workload that `job` names, if there is one; several are a Problem. One GET for each name it may have: a
     namespace may hold thousands. A Job that has no Workload yet counts as one that waits."""
     kind, _, own = job.rpartition("/")
+    if not own:
+        raise Problem(f"found {job!r}; the name of a workload is needed, as `fairway ls` lists it")
     names = [own, name_of("Job", own), name_of("Pod", own), *await _gang(client, namespace, own)]
     kept = {"": names, "workload": names[:1], "job": names[1:2], "pod": names[2:]}.get(kind, [name_of(kind, own)])
     gets = [await get(client, Ref(kinds.WORKLOADS, name, namespace)) for name in dict.fromkeys(kept)]

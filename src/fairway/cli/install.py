@@ -23,7 +23,7 @@ from . import systemd as unit
 from .connect import ask
 from .installed import check as look
 from .installed import elsewhere
-from .main import Problem
+from .main import Command, Problem
 from .manifests import Thing, manifests
 from .up import read_settings
 
@@ -50,7 +50,7 @@ namespace_option = click.option(
 )  # fmt: skip
 
 
-@click.command()
+@click.command(cls=Command)
 @namespace_option
 @click.option("--image", default="", metavar="IMAGE", help="The controller's image; default: fairway and its version.")
 @click.option("--config", default="", metavar="FILE", help="A YAML file of settings for the controller.")

@@ -22,7 +22,7 @@ from fairway.kube.config import EXEC_VERSION
 from fairway.kube.transport import Request
 
 from .connect import LOGIN, SOCKET, ask_team, team_socket
-from .main import Problem
+from .main import Command, Problem
 
 PATH = "/fairway/login"
 NAME = "fairway"
@@ -42,7 +42,7 @@ class Told(msgspec.Struct):
     page: str = ""
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--credential", is_flag=True, help="Print a token of an hour as kubectl asks for one; write nothing.")
 def login(credential: bool) -> None:
     """Say who you are on this machine's cluster, and write a kubeconfig for kubectl."""

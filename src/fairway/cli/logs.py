@@ -16,13 +16,13 @@ from fairway.kube.runs import Run, Runs, kept
 from .cancelled import unknown
 from .connect import on_cluster
 from .follow import follow
-from .main import Problem, told
+from .main import Command, Problem, told
 from .printer import Choice, Printer, Query, say
 from .replicas import any_of
 from .runs import runs_of
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("job")
 @click.option("-f", "--follow", is_flag=True, help="Go on, over evictions, until the job is over.")
 @click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Only this attempt; default: all.")

@@ -11,7 +11,7 @@ from .cancelled import cancelled, unknown
 from .connect import on_cluster
 from .leader import warn
 from .listing import ORDER, OVER, rank
-from .main import Problem
+from .main import Command, Problem
 from .many import JOBS, States, parted
 from .output import listing_option, show
 from .replicas import parked
@@ -19,7 +19,7 @@ from .rows import MOST_ROWS, NONE, NONE_CHOSEN, Filter, Sight, check_queue, chos
 from .watch import watch
 
 
-@click.command()
+@click.command(cls=Command)
 @JOBS
 @click.option("-A", "--all-namespaces", is_flag=True, help="List all namespaces.")
 @click.option("-a", "--all", "everything", is_flag=True, help="List those of the last day that are over, too.")

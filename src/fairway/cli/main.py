@@ -4,8 +4,11 @@ Each command lives in its own module and is imported when it is named: `--help` 
 Exit status: 0 done, 1 the answer is no, 2 wrong use. An error is one line on standard error: what is wrong, what to do.
 """
 
+import errno
 import gc
+import os
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -47,6 +50,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "completion": ("main", "Print the completion script of a shell."),
 }
 
+UNWRITTEN = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What goes wrong with the output, and not with the command."""
 GC_THRESHOLD = (10_000, 20, 50)  # Python's default of 700 takes a fifth of the CPU where thousands of objects are read
 
 
@@ -70,7 +75,25 @@ def told(*errors: type[Exception], by: str = "", exit_code: int = 2) -> Iterator
         raise Problem(f"{by}{error}", exit_code=exit_code) from error
 
 
+class Command(click.Command):
+    """A command that refuses empty values: they come from variables of a shell that are not set, and would mean the
+    default, or all there is. Values of the type UNPROCESSED may be empty."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = {} if ctx.resilient_parsing else self.make_parser(ctx).parse_args(list(args))[0]
+        for it in self.params:
+            value = given.get(it.name or "")
+            if it.type is not click.UNPROCESSED and "" in (value if isinstance(value, list | tuple) else [value]):
+                name = max(it.opts, key=len)
+                instead = f"{name}: found ''; leave it out, or give {it.make_metavar(ctx)}"
+                said = instead if name[0] == "-" else f"{name.upper().rstrip('S')}: found ''; a name is needed"
+                raise click.BadOptionUsage(name, said, ctx)
+        return super().parse_args(ctx, args)
+
+
 class LazyGroup(click.Group):
+    command_class = Command
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
@@ -113,23 +136,40 @@ def completion(shell: str) -> None:
 
 
 def main() -> None:
-    """The entry point. A usage error is one line too: what is wrong, and where the help is."""
-    gc.set_threshold(*GC_THRESHOLD)
+    """The entry point."""
+    status = _run()
     try:
+        sys.stdout.flush()
+    except OSError:  # it is told; what is left would be written, and told of, once more at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(status)
+
+
+def _run() -> int:
+    """The exit status. A usage error is one line too: what is wrong, and where the help is."""
+    try:
+        gc.set_threshold(*GC_THRESHOLD)
         status = cli.main(standalone_mode=False)
+        sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
-        sys.exit(error.exit_code)
+        return error.exit_code
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         where = f" (see {context.command_path} --help)" if context else ""
         click.echo(f"fairway: {error.format_message()}{where}", err=True)
-        sys.exit(error.exit_code)
+        return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        sys.exit(130)
-    except BrokenPipeError:
-        sys.exit(0)
-    sys.exit(status if isinstance(status, int) else 0)
+        warnings.simplefilter("ignore", RuntimeWarning)  # about coroutines that had not begun
+        return 130
+    except OSError as error:
+        if error.errno not in UNWRITTEN:
+            raise
+        if error.errno == errno.EPIPE:
+            return 0  # the reader has seen enough
+        click.echo(f"fairway: what is printed cannot be written: {error.strerror}", err=True)
+        return 1
+    return status if isinstance(status, int) else 0
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ The engine is not asked: it is slow to load, and says the same later, as the rea
 """
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -159,6 +160,13 @@ def _of_room(view: View, asked: Requirements) -> Iterator[Mistake]:
         yield Mistake(f"--workers: {each}; there is room for {room} at once: {instead}")
 
 
+def script_missing(argv: Sequence[str], folder: str) -> Mistake | None:
+    """A script, the first word after a shell or Python, that this machine does not have."""
+    by, word = os.path.basename(argv[0]), argv[1] if len(argv) > 1 else ""
+    is_script = re.fullmatch(r"python[\d.]*|(ba|da|z|k)?sh", by) and re.fullmatch(r"[^-{$*][^{$*]*\.(py|sh)", word)
+    return Mistake(f"there is no file {word}") if is_script and not os.path.exists(os.path.join(folder, word)) else None
+
+
 def program_missing(argv: Sequence[str], path: str | None, folder: str) -> Mistake | None:
     """A program that this machine does not have. `path`: the PATH that it will be looked for in; None: not known."""
     from shutil import which
@@ -170,7 +178,9 @@ def program_missing(argv: Sequence[str], path: str | None, folder: str) -> Mista
     if os.sep in word:
         if not os.path.exists(place):
             return Mistake(f"there is no file {word}")
-        is_program = os.access(place, os.X_OK) and not os.path.isdir(place)
+        if os.path.isdir(place):
+            return Mistake(f"{word} is a folder, no program; `--chdir {word}` runs a program in it")
+        is_program = os.access(place, os.X_OK)
         return None if is_program else Mistake(f"{word} is not executable; run it with its interpreter, or chmod +x it")
     if path is None or which(word, path=path):
         return None

@@ -18,7 +18,7 @@ from fairway.kube.kinds import Kind, Selection
 from .connect import on_cluster, unseen
 from .find import Found, sought
 from .job import deadline
-from .main import Problem, told
+from .main import Command, Problem, told
 from .many import JOBS, SELECTOR, Choice, found_by, on_each
 from .mistakes import against, of_order, of_priority, refuse
 from .output import in_local_time, no_leaf, output_option
@@ -37,7 +37,7 @@ SETTLED = (
 """Options of `submit` that no later change reaches."""
 
 
-class Modify(click.Command):
+class Modify(Command):
     """A command that answers an option of `submit` which it does not have."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -15,6 +15,7 @@ from fairway.kube.kinds import Selection
 from .alone import alone
 from .connect import allowed, on_cluster, unseen
 from .listing import GPU, Listed, natural
+from .main import Command
 from .output import listing_option, print_names, print_table, show
 
 Thing = dict[str, Any]
@@ -22,7 +23,7 @@ LIMITS = "fairway.dev/LimitsEnforced"  # a condition
 HEAD = ["NAME", "STATUS", "GPUS", "GPUS USED", "GPUS FREE", "CPU", "CPU USED", "PODS", "PRODUCT", "USED BY"]
 
 
-@click.command()
+@click.command(cls=Command)
 @listing_option
 @on_cluster
 async def nodes(client: Client, namespace: str, output: str) -> None:

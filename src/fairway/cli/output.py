@@ -147,10 +147,10 @@ def start(forecast: dict[str, Any] | None, now: float) -> str:
     times = [seconds(text) for name in ("p50", "p90") if (text := (forecast or {}).get(name))]
     if not forecast or not times or max(times) < now - FRESH_SECONDS:
         return ""
-    early, late = clock_time(max(times[0], now), now), clock_time(forecast.get("p90"), now)
+    early, late = [*(clock_time(max(it, now), now) for it in times), "…"][:2]
     if times[0] < now - FRESH_SECONDS:
         return f"{'~' if forecast.get('rough') else ''}by {late}"
-    return f"{'~' if forecast.get('rough') else ''}{early}{'' if early == late else '–' + (late or '…')}"
+    return f"{'~' if forecast.get('rough') else ''}{early}{'' if early == late else '–' + late}"
 
 
 FAR_DAYS, LAST_DAY = 300, datetime(9999, 12, 30).timestamp()

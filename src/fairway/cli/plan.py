@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from .main import Problem, told
+from .main import Command, Problem, told
 from .output import output_option, print_table, show
 
 Entry = dict[str, Any]
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("-f", "--file", "files", multiple=True, required=True, metavar="FILE", help="Objects; - reads them.")
 @click.option("--policy", default="fairway", show_default=True, metavar="P", help="The policy to decide by.")
 @click.option("--now", metavar="T", help="The time, e.g. 2026-11-21T14:20:00Z; default: the newest in the input.")
@@ -54,7 +54,7 @@ def _where(said: Entry) -> str:
     return f"{found.get('pool', '')}: {', '.join(shares)}{wait}"
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("file", metavar="FILE")
 @output_option
 def replay(file: str, output: str) -> None:

@@ -26,6 +26,7 @@ from .alone import alone
 from .connect import on_cluster, unseen
 from .leader import warn
 from .listing import GPU, Meta, Part, Placement, PodMeta, natural
+from .main import Command
 from .output import clock_time, listing_option, print_names, print_table, show, span
 
 Thing = dict[str, Any]
@@ -92,7 +93,7 @@ class Requests:
         return self._known[key]
 
 
-@click.command()
+@click.command(cls=Command)
 @listing_option
 @on_cluster
 async def queues(client: Client, namespace: str, output: str) -> None:
@@ -131,8 +132,8 @@ def tallies(parents: Mapping[str, str], workloads: Iterable[Held]) -> dict[str, 
             before.usage.update(held)
             assert before.asked is not None
             before.asked.update(waits or {})
-            own[name] = Tally(before.pending + (waits is not None), before.admitted + (waits is None and bool(held)),
-                              before.usage, before.asked)  # fmt: skip
+            admitted = before.admitted + (one.status.admission is not None)
+            own[name] = Tally(before.pending + (waits is not None), admitted, before.usage, before.asked)
     return dict(own)
 
 

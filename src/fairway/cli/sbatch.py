@@ -114,6 +114,8 @@ def _directives(words: list[str]) -> Iterator[tuple[str, str]]:
             if not words:
                 raise ValueError(f"{word} needs a value")
             value = words.pop(0)
+        if not value and long in TAKEN - FLAGS:
+            raise ValueError(f"--{long}: found ''; leave it out, or give it a value")
         yield long, value
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from .main import Problem
+from .main import Command, Problem
 from .sbatch import Import, imported, ours
 
 HEADER_BYTES, SCRIPT_BYTES = 65_536, 100_000
@@ -110,7 +110,7 @@ def of_sbatch() -> Iterator[None]:
         raise
 
 
-class Submit(click.Command):
+class Submit(Command):
     """A command whose first argument may be a script with options of its own."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -123,7 +123,7 @@ class Submit(click.Command):
         if script and (script.options or script.sbatch):
             translated = script.sbatch.options if script.sbatch else ()
             own = [*translated, *script.options]
-            if [word for word in own if word == "--" or not word]:
+            if "--" in own:
                 raise Problem(f"{script.path}: its header holds more than options")
             ctx.params.clear()
             try:

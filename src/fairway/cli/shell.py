@@ -26,7 +26,7 @@ from .find import Found, seen, workload_of
 from .follow import end_of, first
 from .leader import warn
 from .listing import IDLE
-from .main import Problem
+from .main import Command, Problem
 from .output import in_local_time
 from .replicas import find
 from .script import of_sbatch
@@ -78,7 +78,7 @@ PLACE = (
 """The options of `submit` that say what a session gets."""
 
 
-class Shell(click.Command):
+class Shell(Command):
     """A command whose arguments after `--` are apart from the one before, with options of `submit`."""
 
     def __init__(self, *, params: Sequence[click.Parameter], **said: Any) -> None:

@@ -21,10 +21,11 @@ from .connect import on_cluster
 from .find import Found, failure, get, pods_of
 from .leader import warn
 from .listing import OVER, PARKED, Listed, ends_by, reason
+from .main import Command
 from .nodes import used_outside
 from .output import age, clock_time, in_local_time, output_option, print_some, show, span, start
 from .replicas import GROUP, find, print_replicas, surplus
-from .rows import limits_of
+from .rows import ARRAY, limits_of
 from .runs import print_runs, runs_of
 from .whatif import explained
 
@@ -35,7 +36,7 @@ GENERATED = re.compile(r"^([^/]*\.)?(fairway\.dev|kubernetes\.io|k8s\.io)/|^(job
 FULL = ("NoRoom", "Fragmented", "NoDevice", "OverShare")
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("job")
 @output_option
 @on_cluster
@@ -78,12 +79,13 @@ def _program(owner: Thing) -> Thing:
 def _print_status(found: Found, asked: Thing, pods: list[Thing], now: float) -> None:
     spec, said, one = found.workload["spec"], found.status, msgspec.convert(found.workload, Listed)
     is_over, notes = one.state in OVER, found.workload["metadata"].get("annotations") or {}
+    were_trials = is_over and ARRAY in notes  # its last ones alone are written there
     pod_specs = ((it.get("template") or {}).get("spec") or {} for it in spec.get("podSets") or ())
     graces = sorted({it.get("terminationGracePeriodSeconds", USUAL_GRACE) for it in pod_specs} - {USUAL_GRACE})
     facts = {
         "workload": f"{found.ref.namespace}/{found.ref.name}",
         **{name: spec.get(name) for name in ("queue", "user")},
-        "podsets": ", ".join(map(_podset, spec.get("podSets") or ())),
+        "podsets": ", ".join(_podset(it, counts=not were_trials) for it in spec.get("podSets") or ()),
         **{name: asked[name] for name in ("command", "folder", "image", "retries", "labels")},
         "priority": spec.get("priorityClassName"),
         "limit": spec.get("timeLimit"),
@@ -102,7 +104,7 @@ def _print_status(found: Found, asked: Thing, pods: list[Thing], now: float) -> 
         "message": "" if is_over else in_local_time(said.get("message", ""), now, how_soon=True),
         "starts": start(said.get("forecast"), now),
         "attempt": said.get("attempt"),
-        "placed": _places(said.get("admission")),
+        "placed": "" if were_trials else _places(said.get("admission")),
     }
     for name, value in facts.items():
         if value:
@@ -113,10 +115,11 @@ def _print_status(found: Found, asked: Thing, pods: list[Thing], now: float) -> 
     _print_history(said, now)
 
 
-def _podset(podset: Thing) -> str:
-    """`main × 4 (1 CPU, 2 GPUs)`: how many pods, and what each asks for."""
+def _podset(podset: Thing, *, counts: bool) -> str:
+    """`main × 4 (1 CPU, 2 GPUs)`: how many pods, where that `counts`, and what each asks for."""
     asks = listed(needs_of(podset["template"])) if podset.get("template", {}).get("spec") else ""
-    return f"{podset['name']} × {podset.get('count', 1)}{f' ({asks})' if asks else ''}"
+    pods = f" × {podset.get('count', 1)}" if counts else ""
+    return f"{podset['name']}{pods}{f' ({asks})' if asks else ''}"
 
 
 def _pod_line(pod: Thing, now: float) -> list[object]:
@@ -142,7 +145,7 @@ def _print_history(said: Thing, now: float) -> None:
         click.echo(in_local_time(f"{word} {age(eviction['time'], now)} ago: {line}", now))
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("job")
 @output_option
 @on_cluster

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from .main import Problem, told
+from .main import Command, Problem, told
 from .output import output_option, print_table, show, span
 
 SECONDS = ("wait", "jct", "makespan")
@@ -17,7 +17,7 @@ NAMED = 5  # jobs of a reason that the table names
 PATH = click.Path(path_type=Path)
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--trace", "folder", type=PATH, metavar="DIR", help="A trace: jobs.csv.gz, nodes.csv.gz or pools.csv.")
 @click.option(
     "--synthetic", metavar="NAME", help="A shipped load: box, diurnal, bursty, failures, impatient, estimates."

@@ -278,14 +278,23 @@ async def _made(
 
 @contextmanager
 def answered(draft: Draft) -> Iterator[None]:
-    """Says what a lost answer leaves open; where nothing was sent, the connection tells."""
+    """Says what a lost answer, or Ctrl-C before it, leaves open; where nothing was sent, the connection tells."""
     try:
         yield
+    except asyncio.CancelledError:
+        _leave([draft.ref.name], "submitted, or was about to be")
+        raise
     except OSError as error:
         if isinstance(error.__cause__ or error, ConnectionRefusedError | FileNotFoundError):
             raise
         said = f"no answer came: {draft.ref.name} may have been submitted; `fairway ls --all` says whether it was"
-        raise Problem(said) from error
+        raise Problem(said, exit_code=1) from error
+
+
+def _leave(names: Sequence[str], state: str) -> None:
+    """Says after Ctrl-C what has become of them."""
+    those = " ".join(names)
+    click.echo(f"\n{those} {'is' if len(names) == 1 else 'are'} {state}: `fairway cancel {those}` ends it", err=True)
 
 
 async def _create(client: Client, draft: Draft) -> Thing:
@@ -314,8 +323,12 @@ async def _tell(client: Client, drafts: Sequence[Draft], made: Sequence[Thing], 
     places = [workload_of(it.ref) for it in drafts]
     uids = [it["metadata"]["uid"] for it in made] if not order.follow else []
     verdicts = list[str]()
-    with suppress(OSError):  # that they were made is said, whether the server still answers or not
-        verdicts = await asyncio.gather(*(first_verdict(client, *it) for it in zip(places, uids)))
+    try:
+        with suppress(OSError):  # that they were made is said, whether the server still answers or not
+            verdicts = await asyncio.gather(*(first_verdict(client, *it) for it in zip(places, uids)))
+    except asyncio.CancelledError:
+        _leave([it["name"] for it in names], "submitted")
+        raise
     for draft, name, verdict in zip(drafts, names, verdicts or [""] * len(names)):
         line = f"{name['name']} queued in {name['queue']}" + (f": {verdict}" if verdict else "")
         click.echo(line, err=order.follow)

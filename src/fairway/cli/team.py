@@ -21,7 +21,7 @@ from fairway.kube.kinds import Ref, Selection
 from .amounts import allocatable
 from .connect import on_cluster, unseen
 from .listing import GPU
-from .main import Problem
+from .main import Command, Problem
 from .output import output_option, print_table, show
 
 Thing = dict[str, Any]
@@ -33,7 +33,7 @@ def team() -> None:
     """Open queues of a team's machine to Unix groups, and close them."""
 
 
-@team.command()
+@team.command(cls=Command)
 @click.argument("group")
 @click.option("--queue", default="", metavar="QUEUE", help="The queue; default: one of the group's name.")
 @click.option("--gpus", type=click.IntRange(0), metavar="N", help="GPUs that it is owed; default: 0 of a new queue.")
@@ -64,7 +64,7 @@ async def add(client: Client, namespace: str, group: str, queue: str, **quota: A
         click.echo(f"queues are owed {float(whole):g} GPUs together, and this machine has {has}: {parts}", err=True)
 
 
-@team.command()
+@team.command(cls=Command)
 @click.argument("group")
 @click.option("--queue", default="", metavar="QUEUE", help="Only this queue; default: all that the group uses.")
 @on_cluster
@@ -83,7 +83,7 @@ async def remove(client: Client, namespace: str, group: str, queue: str) -> None
     await _label(client)
 
 
-@team.command("ls")
+@team.command("ls", cls=Command)
 @output_option
 @on_cluster
 async def list_(client: Client, namespace: str, output: str) -> None:

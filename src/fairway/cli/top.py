@@ -22,7 +22,7 @@ from fairway.kube.kinds import Selection
 
 from .connect import on_cluster
 from .listing import GPU
-from .main import Problem
+from .main import Command, Problem
 from .output import output_option, print_table, show, size
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Line:
     devices: list[int] = field(default_factory=list)
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("job", default="")
 @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Show all namespaces.")
 @click.option("--once", is_flag=True, help="Print what is used now, and end.")

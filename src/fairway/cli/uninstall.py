@@ -25,7 +25,7 @@ from .handback import everything, hand_back
 from .install import chosen, namespace_option
 from .installed import each, elsewhere
 from .leader import OUR_OWN, leader
-from .main import Problem
+from .main import Command, Problem
 from .manifests import Thing, ref_of
 from .output import is_agreed
 
@@ -36,7 +36,7 @@ PATIENCE_SECONDS, LOOK_SECONDS = 60.0, 0.5
 KILLED_SECONDS = 20.0  # then the lease of a controller that could not give it up is over
 
 
-@click.command()
+@click.command(cls=Command)
 @namespace_option
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--kubeconfig", default="", metavar="FILE", help="The kubeconfig to use.")

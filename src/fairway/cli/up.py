@@ -21,7 +21,7 @@ from fairway.kube.config import ConfigError, files, in_cluster, load
 
 from .connect import SOCKET, TEAM_DIR, TEAM_SOCKET, data_dir, opened, team_socket
 from .dashboard import beside, of_team
-from .main import Problem, told
+from .main import Command, Problem, told
 
 PATIENCE_SECONDS = 2.0
 FOLDER = click.option("--data-dir", "folder", default="", metavar="D",
@@ -49,7 +49,7 @@ def _count(context: click.Context, option: click.Parameter, chosen: str) -> str:
     return chosen
 
 
-@click.command()
+@click.command(cls=Command)
 @FOLDER
 @click.option("--port", default=0, type=click.IntRange(0, 65_535), metavar="P",
               help="The API server's port; default: that of last time.")
@@ -157,7 +157,7 @@ async def control(transport: Any, folder: Path, settings: Any) -> None:
     await _control(transport, replace(settings, identity=identity, metrics_host=host, notify_hosts=notify))
 
 
-@click.command()
+@click.command(cls=Command)
 @FOLDER
 @TEAM
 @click.option("--keep-pods", is_flag=True, help="Leave the programs running; the next up finds them. For upgrades.")
@@ -201,7 +201,7 @@ async def _patiently(stopping: Coroutine[Any, Any, None]) -> None:
     await task
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--kubeconfig", default="", metavar="FILE", help="The kubeconfig; default: a pod's, else kubectl's.")
 @click.option("--context", default="", metavar="NAME", help="The context of the kubeconfig to use.")
 @CONFIG

@@ -21,7 +21,7 @@ from fairway.kube.client import Client
 from fairway.kube.kinds import Ref, Selection
 
 from .connect import on_cluster
-from .main import Problem, told
+from .main import Command, Problem, told
 from .output import output_option, print_table, show
 
 MONTH = "fairway.dev/month"
@@ -48,7 +48,7 @@ class Period:
         return found
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--since", default="", metavar="30d", help="From the day (UTC) so long ago on; the default.")
 @click.option("--period", default="", metavar="2026-11", help="A month, in UTC.")
 @click.option("--by", type=click.Choice(["queue", "user", "name", "pool"]), default="queue", show_default=True,

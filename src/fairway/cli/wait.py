@@ -13,7 +13,7 @@ from fairway.kube.client import Client
 from .connect import on_cluster
 from .find import Found
 from .listing import OVER, Listed, reason
-from .main import Problem, told
+from .main import Command, Problem, told
 from .many import JOBS, SELECTOR, Choice, found_by
 from .patient import Patient
 from .runs import code_of
@@ -29,7 +29,7 @@ def _seconds(context: click.Context, option: click.Parameter, chosen: str) -> fl
         return duration(chosen) if chosen else None
 
 
-@click.command()
+@click.command(cls=Command)
 @JOBS
 @SELECTOR
 @click.option("--for", "goal", type=click.Choice(["started", "finished"]), default="finished", show_default=True,
