@@ -20,6 +20,7 @@ from typing import Any
 from .environment import Container, Pod, Source, Unusable, expand
 from .isolation.account import Account
 
+MOST_OF_PATH = 4095
 Mount = tuple[str, str, str, bool, str | None]
 Sources = Mapping[tuple[str, str], Source]
 
@@ -45,7 +46,9 @@ def mounts(pod: Pod, container: Container, where: Mapping[str, Volume], env: Map
     for mount in container.get("volumeMounts") or ():
         if mount["name"] not in where:
             raise Unusable(f"volumeMounts: there is no volume {mount['name']!r}")
-        sub = expand(mount["subPathExpr"], env) if mount.get("subPathExpr") else mount.get("subPath", "")
+        sub = mount.get("subPath", "")
+        if said := mount.get("subPathExpr"):
+            sub = expand(said, env, "subPathExpr", MOST_OF_PATH)
         volume, target = where[mount["name"]], os.path.normpath(f"/{mount['mountPath']}")
         if volume.account is None:
             source, sub = _inside(volume.place, sub), ""
