@@ -400,6 +400,19 @@ async def test_a_volume_that_cannot_be_served_is_told(box: Box):
     assert waiting["reason"] == "CreateContainerConfigError" and "persistentVolumeClaim" in waiting["message"]
 
 
+@pytest.mark.parametrize(("paths", "mount", "said"), [
+    (["a", "a/b"], {}, "volume 'v': "),
+    (["x" * 300], {}, "volume 'v': File name too long"),
+    (["a"], {"subPath": "a/b"}, "subPath 'a/b': "),
+])
+async def test_what_the_machine_cannot_write_of_a_volume_is_told(box: Box, paths: list[str], mount: Any, said: str):
+    await box.keep(CONFIG_MAPS, "cm", k="A")
+    volume = {"name": "v", "configMap": {"name": "cm", "items": [{"key": "k", "path": path} for path in paths]}}
+    await box.run("a", "true", container={"volumeMounts": [{"name": "v", "mountPath": "/v"} | mount]}, volumes=[volume])
+    waiting = await box.state("a", "waiting")
+    assert waiting["reason"] == "CreateContainerConfigError" and waiting["message"].startswith(said)
+
+
 async def test_the_next_life_finds_what_runs_and_how_the_rest_ended(tmp_path: Path):
     first = machine(tmp_path)
     async with first as box:

@@ -82,8 +82,8 @@ def become(user):
 
 
 def as_user(user, call, *arguments):
-    """Calls with the user's rights alone: as the effective user this process has no capabilities. Where only the user of
-    files were changed, it could still follow the links of any process in /proc, into folders that are closed."""
+    """Calls with the user's rights alone: as the effective user this process has no capabilities. With another user of
+    files alone it could still follow the links of any process in /proc, into folders that are closed."""
     if not user:
         return call(*arguments)
     try:
