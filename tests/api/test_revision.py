@@ -52,6 +52,89 @@ def test_a_pod_keeps_its_queue_once_it_has_a_node():
     assert let_in("Pod", changed(waits, queue="r"), group="", old=waits)["metadata"]["labels"][QUEUE] == "r"
 
 
+NOTE, LABEL = ("metadata", "annotations"), ("metadata", "labels")
+REFUSED, KEPT, LET = "refused", "kept", "let"
+MAY_CHANGE = [
+    # of what, by which mark, while it waits, once it has its room
+    *[("Pod", NOTE, f"fairway.dev/{name}", KEPT, KEPT) for name in (
+        "assigned-devices", "attempt", "charged", "freeze", "freeze-to-disk", "pool", "released")],
+    *[("Pod", NOTE, name, LET, REFUSED) for name in (
+        "fairway.dev/gpu-fraction", "fairway.dev/gpu-memory", "scheduling.k8s.io/group-name")],
+    *[("Pod", LABEL, f"fairway.dev/{name}", LET, REFUSED) for name in ("queue", "group", "group-size")],
+    *[("Pod", NOTE, f"fairway.dev/{name}", LET, LET) for name in (
+        "last-checkpoint", "checkpoint-interval", "priority-class", "notify")],
+    *[(kind, NOTE, "fairway.dev/user", REFUSED, REFUSED) for kind in (
+        "Pod", "Job", "CronJob", "JobSet", "RayCluster", "Deployment", "StatefulSet")],
+    *[(kind, LABEL, "fairway.dev/queue", LET, LET) for kind in ("Job", "CronJob", "JobSet", "Deployment")],
+    *[("Workload", NOTE, f"fairway.dev/{name}", KEPT, KEPT) for name in ("submitted", "pods", "began-as")],
+    ("Workload", ("spec",), "user", REFUSED, REFUSED), ("Workload", ("spec",), "queue", LET, REFUSED),
+]
+GROUPS = {"Pod": "", "Job": "batch", "CronJob": "batch", "JobSet": "jobset.x-k8s.io", "RayCluster": "ray.io",
+          "Deployment": "apps", "StatefulSet": "apps", "Workload": "fairway.dev"}
+SENSIBLE = {"fairway.dev/gpu-fraction": ("0.99", "0.01"), "fairway.dev/gpu-memory": ("60Gi", "1Mi"),
+            "fairway.dev/group-size": ("2", "1"), "fairway.dev/checkpoint-interval": ("1h", "2h"),
+            "fairway.dev/last-checkpoint": ("2026-11-21T11:00:00Z", "2026-11-21T11:30:00Z"),
+            "fairway.dev/submitted": ("2026-11-21T11:00:00Z", "2026-11-21T11:30:00Z"),
+            "fairway.dev/notify": ("http://a", "http://b")}
+
+
+def marked(kind, path, key, text, has_room):
+    """A stored object of a kind, with this mark, by the user ann."""
+    part = {"template": {"spec": {"containers": [{"name": "c"}]}}}
+    spec = {"Pod": {"containers": [{"name": "c"}], "schedulerName": "fairway"},
+            "CronJob": {"jobTemplate": {"spec": part}},
+            "JobSet": {"replicatedJobs": [{"name": "r", "template": {"spec": part}}]},
+            "RayCluster": {"headGroupSpec": part}, "Workload": {"podSets": [{"name": "main"}], "user": "ann"}}
+    notes = {} if kind == "Workload" else {"fairway.dev/user": "ann"}
+    made = {"metadata": {"name": "x", "labels": {QUEUE: "q"}, "annotations": notes}, "spec": spec.get(kind, part)}
+    if has_room:
+        made |= {"status": {"admission": {"pool": "p"}}} if kind == "Workload" else {}
+    if kind == "Pod":
+        made["spec"] |= {"nodeName": "n"} if has_room else {"schedulingGates": [{"name": "fairway.dev/admission"}]}
+    made = copy.deepcopy(made)
+    here = made
+    for step in path:
+        here = here[step]
+    here.pop(key, None)
+    here |= {key: text} if text is not None else {}
+    return made
+
+
+@pytest.mark.parametrize("maker", ["", "apps/v1 ReplicaSet", "apps/v1 StatefulSet", "batch/v1 Job"])
+@pytest.mark.parametrize(("kind", "path", "key", "waiting", "held"), MAY_CHANGE)
+def test_what_a_user_may_change_of_the_marks_that_decide_on_rights_and_accounts(kind, path, key, waiting, held, maker):
+    before, after = ("ann", "bob") if key.endswith("user") else SENSIBLE.get(key, ("a", "b"))
+    for has_room, verdict in ((False, waiting), (True, held)):
+        old, new = (marked(kind, path, key, text, has_room) for text in (before, after))
+        if maker:
+            version, name = maker.split()
+            refs = [{"apiVersion": version, "kind": name, "name": "o", "controller": True}]
+            old["metadata"]["ownerReferences"] = new["metadata"]["ownerReferences"] = refs
+        if verdict == REFUSED:
+            field = ".".join((*path, key)) if path == ("spec",) else f"{'.'.join(path)}[{key}]"
+            assert refusal(kind, new, group=GROUPS[kind], old=old).startswith(f"{field}: ")
+        else:
+            made, _ = admit(review(kind, new, group=GROUPS[kind], old=old))
+            assert _at(made, path).get(key) == (before if verdict == KEPT else after), has_room
+        if not key.endswith("user"):
+            made, _ = admit(review(kind, marked(kind, path, key, after, has_room), group=GROUPS[kind], old=old,
+                                   user="controller", is_trusted=True))  # fmt: skip
+            assert _at(made, path)[key] == after
+
+
+def _at(made, path):
+    for step in path:
+        made = made[step]
+    return made
+
+
+def test_a_user_adds_and_takes_away_no_part_of_a_gpu_once_a_pod_is_admitted():
+    for before, after, said in (("0.9", None, "is removed"), (None, "0.1", "is added")):
+        old, new = (marked("Pod", NOTE, "fairway.dev/gpu-fraction", text, True) for text in (before, after))
+        assert refusal("Pod", new, group="", old=old) == (
+            f"metadata.annotations[fairway.dev/gpu-fraction]: {said}, and does not change once the pod is admitted")
+
+
 def test_what_only_fairway_binds_goes_on_queueing():
     gated = queued("Pod", pod(), "")
     for kind, group, old in (("Job", "batch", queued()), ("Pod", "", gated)):

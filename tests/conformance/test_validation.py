@@ -36,6 +36,9 @@ def fields(status: dict) -> set[str]:
      "spec.containers[0].volumeMounts[0].name"),
     (pod(activeDeadlineSeconds=0), "spec.activeDeadlineSeconds"),
     (pod(nodeSelector={"bad key!": "x"}), "spec.nodeSelector"),
+    (pod(hostname="x\ny"), "spec.hostname"), (pod(subdomain="a\n127.0.0.1 evil"), "spec.subdomain"),
+    *[(pod(volumes=[{"name": "v", "configMap": {"name": "c", "items": [{"key": "k", "path": path}]}}]),
+       "spec.volumes[0].configMap.items[0].path") for path in ("", "/etc/x", "a/../../b", "..")],
 ])
 async def test_pods_that_cannot_be_are_refused_with_the_field(api, pods, thing, field):
     status = await api.refused(422, "POST", pods, thing)

@@ -171,6 +171,22 @@ async def test_a_user_writes_no_status_of_a_workload_and_binds_no_pod(box: Box) 
     await box.no("bob", "PATCH", within("bob", "pods", "mine", "status"), {"status": {"phase": "Running"}}, MERGE)
 
 
+async def test_a_user_shrinks_no_part_of_a_gpu_that_its_pod_holds_and_charges_it_to_no_other(box: Box) -> None:
+    share = {"metadata": {"annotations": {"fairway.dev/gpu-fraction": "0.99"}}}
+    made = await box.ok("ann", "POST", within("ann", "pods"), pod("cheat") | {
+        "metadata": {"name": "cheat", **share["metadata"]}})
+    less, other = ({"metadata": {"annotations": note}} for note in (
+        {"fairway.dev/gpu-fraction": "0.01"}, {"fairway.dev/user": "bob"}))
+    assert (await box.ask("ann", "PATCH", within("ann", "pods", "cheat"), other, MERGE))[0] == 422
+    await box.ok("ann", "PATCH", within("ann", "pods", "cheat"), less, MERGE)  # it waits
+    await box.ok("ann", "PATCH", within("ann", "pods", "cheat"), share, MERGE)
+    about = {"metadata": {"name": "cheat", "uid": made["metadata"]["uid"]}, "target": {"kind": "Node", "name": "n"}}
+    await box.ok("controller", "PATCH", within("ann", "pods", "cheat"), {"spec": {"schedulingGates": None}}, MERGE)
+    await box.ok("controller", "POST", within("ann", "pods", "cheat", "binding"), about)
+    code, said = await box.ask("ann", "PATCH", within("ann", "pods", "cheat"), less, MERGE)
+    assert code == 422 and "annotations[fairway.dev/gpu-fraction]: found '0.01'; it is '0.99'" in said["message"]
+
+
 async def test_a_user_takes_no_accelerators_past_the_queue(box: Box) -> None:
     asks = pod("mine", nodeName="n")
     asks["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "1"}}

@@ -103,6 +103,30 @@ async def test_a_request_whose_head_never_ends_is_closed(sent: str, tmp_path: Pa
         assert await client.is_closed()
 
 
+@pytest.mark.parametrize("sent", ["GET / HTTP/1.1\r\nBad Header\r\n\r\n", f"GET /{'x' * 100_000} HTTP/1.1\r\n\r\n",
+                                  "POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n"])
+async def test_what_is_no_http_is_answered_400_and_leaves_nothing_in_the_log(
+    sent: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    async with site(tmp_path) as served:
+        assert "HTTP/1.0 400" in await (await served.client()).ask(sent)
+    assert [record.getMessage() for record in caplog.records] == []
+
+
+async def test_a_quantity_that_is_none_is_not_said_whole(api: Api):
+    thing = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "9" * 100_000}}}]}
+    status, said = await api.ask("POST", f"{NAMESPACE}/pods", {"metadata": {"name": "a"}, "spec": thing})
+    assert status in (400, 422) and len(said["message"]) < 1000
+
+
+async def test_a_file_of_a_volume_has_a_name(api: Api):
+    items = [{"key": "k", "path": "./."}]
+    thing = {"containers": [{"name": "c", "image": "i"}],
+             "volumes": [{"name": "v", "secret": {"secretName": "s", "items": items}}]}
+    said = await api.no(422, "POST", f"{NAMESPACE}/pods", {"metadata": {"name": "a"}, "spec": thing})
+    assert 'spec.volumes[0].secret.items[0].path: Invalid value: "./.": must name a file' in said["message"]
+
+
 async def test_a_connection_without_a_next_request_is_closed(tmp_path: Path):
     async with site(tmp_path, idle_seconds=0.2) as served:
         client = await served.client()

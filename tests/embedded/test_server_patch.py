@@ -1,12 +1,14 @@
 """Strategic merge: keyed lists, and the directives that kubectl writes."""
 
 import asyncio
+import time
 
+import msgspec
 import pytest
 from inprocess import MAPS, MERGE, Api
 
 from fairway.embedded.errors import Failure
-from fairway.embedded.patch import merge, strategic
+from fairway.embedded.patch import APPLY, JSON, merge, strategic
 
 
 def containers(*names: str, **more: object) -> list[dict]:
@@ -80,11 +82,64 @@ async def test_what_was_never_applied_has_managers_from_its_first_apply_on(api: 
 
 
 async def test_a_large_apply_in_yaml_holds_up_no_other_request(api: Api) -> None:
-    data = "".join(f"  k{number}: value {number}\n" for number in range(30_000))
+    data = "".join(f"  k{number}: value {number}\n" for number in range(15_000))
     thing = f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata:\n{data}".encode()
     media = "application/apply-patch+yaml"
     applied = asyncio.create_task(api.ok("PATCH", f"{MAPS}/a", thing, media, fieldManager="one"))
     await asyncio.sleep(0)
     assert await api.names(MAPS) == []
     assert not applied.done()
-    assert len((await applied)["data"]) == 30_000
+    assert len((await applied)["data"]) == 15_000
+
+
+@pytest.mark.parametrize("patch, left", [
+    ({"finalizers": [f"a/{number}" for number in range(30_000)]}, 30_000),
+    ({"$deleteFromPrimitiveList/finalizers": [f"a/{number}" for number in range(1, 20_000)]}, 1),
+    ({"$retainKeys": ["finalizers", *(f"k{number}" for number in range(20_000))], "finalizers": []}, 8_000),
+    ({"$setElementOrder/finalizers": [f"a/{number}" for number in range(20_000)]}, 8_000),
+])
+def test_long_lists_are_merged_in_the_time_of_their_length(patch: dict, left: int) -> None:
+    before = {"finalizers": [f"a/{number}" for number in range(8_000)]} | {f"k{number}": 1 for number in range(20_000)}
+    at = time.process_time()
+    assert len(strategic(before, patch)["finalizers"]) == left
+    assert time.process_time() - at < 1
+
+
+async def test_a_patch_has_at_most_ten_thousand_operations(api: Api) -> None:
+    await api.ok("POST", MAPS, {"metadata": {"name": "a"}})
+    test = {"op": "test", "path": "/metadata/name", "value": "a"}
+    await api.ok("PATCH", f"{MAPS}/a", [test] * 10_000, JSON)
+    said = await api.no(413, "PATCH", f"{MAPS}/a", [test] * 10_001, JSON)
+    assert said["message"] == "the allowed maximum operations in a JSON patch is 10000, got 10001"
+
+
+FLOW = ",".join(f"k{number}: v" for number in range(240_000))
+
+
+@pytest.mark.parametrize("body", [
+    f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata: {{{FLOW}}}".encode(),
+    msgspec.json.encode({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"},
+                         "data": {f"k{number}": "v" for number in range(200_000)}}),
+    b"[" + b"[]," * 1_000_000 + b"]",
+])
+async def test_what_would_be_read_for_long_is_too_large_to_apply(api: Api, body: bytes) -> None:
+    at = time.process_time()
+    await api.no(413, "PATCH", f"{MAPS}/a", body, APPLY, fieldManager="one")
+    assert time.process_time() - at < 2
+
+
+async def test_what_has_too_many_fields_is_written_without_managers_and_not_applied(api: Api) -> None:
+    thing = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "1"}}
+    await api.ok("PATCH", f"{MAPS}/a", thing, APPLY, fieldManager="one")
+    large = await api.ok("PATCH", f"{MAPS}/a", {"data": {f"k{number}": "v" for number in range(30_000)}}, MERGE)
+    assert "managedFields" not in large["metadata"]
+    assert "20000 fields" in (await api.no(413, "PATCH", f"{MAPS}/a", thing, APPLY, fieldManager="one"))["message"]
+
+
+async def test_what_is_applied_no_more_goes_in_the_time_of_its_length(api: Api) -> None:
+    thing = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "1"}}
+    many = thing | {"metadata": {"name": "a", "finalizers": [f"a/{number}" for number in range(8_000)]}}
+    await api.ok("PATCH", f"{MAPS}/a", many, APPLY, fieldManager="one")
+    at = time.process_time()
+    assert "finalizers" not in (await api.ok("PATCH", f"{MAPS}/a", thing, APPLY, fieldManager="one"))["metadata"]
+    assert time.process_time() - at < 2

@@ -142,6 +142,30 @@ async def test_users_are_stamped_and_only_the_controller_admits(plane: Plane) ->
         await admin.delete(workload)
 
 
+async def test_a_pod_keeps_its_part_of_a_gpu_once_it_is_admitted(plane: Plane) -> None:
+    notes, less = ({"fairway.dev/gpu-fraction": part} for part in ("0.99", "0.01"))
+    own = Ref(kinds.PODS, "part", "default")
+    async with served(plane) as (admin, ann):
+        await ann.create(kinds.PODS, pod("part", labels=LABELS, annotations=notes))
+        await admin.patch(own, {"spec": {"schedulingGates": None}})
+        said = await refusal(ann.patch(own, {"metadata": {"annotations": less}}))
+        assert "it is '0.99', and does not change once the pod is admitted" in said
+        await admin.delete(own)
+
+
+async def test_without_the_webhook_a_policy_keeps_what_a_bound_pod_holds(plane: Plane) -> None:
+    notes = {"fairway.dev/gpu-fraction": "0.99", "fairway.dev/freeze": "x"}
+    own, lies = Ref(kinds.PODS, "held", "default"), pod("x", annotations={"fairway.dev/user": "bob"})
+    async with plane.client() as admin, plane.client("ann") as ann, installed(admin, ("127.0.0.1", free_ports(1)[0])):
+        await until(lambda: is_told(ann, kinds.PODS, lies))
+        made = await admin.create(kinds.PODS, pod("held", annotations=notes))
+        await admin.bind(own, "none", uid=made["metadata"]["uid"])
+        for key, said in (("gpu-fraction", "a pod that has a node keeps"), ("freeze", "only the Fairway controller")):
+            change = {"metadata": {"annotations": {f"fairway.dev/{key}": None}}}
+            assert said in await refusal(ann.patch(own, change))
+        await admin.delete(own, grace=0)
+
+
 async def test_only_administrators_name_the_priorities_of_the_system(plane: Plane) -> None:
     async with served(plane) as (admin, ann):
         vital = job("vital")

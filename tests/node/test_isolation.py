@@ -231,6 +231,20 @@ async def test_a_host_path_is_opened_and_made_with_the_rights_of_the_user(team: 
         assert place.stat().st_uid == team.ann.pw_uid
 
 
+@pytest.mark.parametrize("sort, rest", [("DirectoryOrCreate", "/new"), ("FileOrCreate", "/new"), ("", ""), ("", "/in")])
+async def test_a_host_path_follows_no_link_of_the_process_of_another_user(team: Team, sort: str, rest: str):
+    place = Path(team.ann.pw_dir) / "open"
+    (place / "in").mkdir(parents=True, exist_ok=True)
+    place.chmod(0o777)
+    with subprocess.Popen(["sleep", "1000"], cwd=place, user=team.ann.pw_uid) as process:
+        volumes = [{"name": "v", "hostPath": {"path": f"/proc/{process.pid}/cwd{rest}", "type": sort}}]
+        mounted = {"container": {"volumeMounts": [{"name": "v", "mountPath": "/fairway-host"}]}, "volumes": volumes}
+        said = await team.refused(team.bob, "a", **mounted)
+        process.kill()
+    assert f"cannot be used by user {team.bob.pw_uid}: Permission denied" in said
+    assert [each.name for each in place.iterdir()] == ["in"]
+
+
 async def test_a_pipe_is_no_file_to_mount_and_holds_nothing_up(team: Team):
     pipe = Path(team.ann.pw_dir) / "pipe"
     os.mkfifo(pipe)

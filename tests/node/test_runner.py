@@ -143,6 +143,29 @@ async def test_arguments_are_expanded(box: Box):
     assert await box.said("a") == "x xs $(WORD)\n"
 
 
+LONG, CONFIG = "x" * 100_000, {"valueFrom": {"configMapKeyRef": {"name": "large", "key": "A"}}}
+
+
+@pytest.mark.parametrize(("container", "named"), [
+    ({"env": [{"name": f"A{i}", "value": f"$(A{i - 1})$(A{i - 1})" if i else "x"} for i in range(40)]}, "env 'A17'"),
+    ({"env": [{"name": f"A{i}", **CONFIG} for i in range(40)]}, "env up to 'A20'"),
+    ({"envFrom": [{"prefix": f"P{i}", "configMapRef": {"name": "large"}} for i in range(40)]}, "env up to 'P20A'"),
+    ({"env": [{"name": "A", **CONFIG}], "args": ["$(A)$(A)"]}, "an argument"),
+    ({"env": [{"name": "A", **CONFIG}], "args": ["$(A)"] * 30}, "the arguments"),
+    ({"args": ["$(" * 100_000]}, "an argument"),
+    ({"env": [{"name": "A", **CONFIG}], "volumeMounts": [{"name": "v", "mountPath": "/v", "subPathExpr": "$(A)"}]},
+     "subPathExpr"),
+])
+async def test_what_no_program_can_be_started_with_is_refused_before_it_is_made(
+    box: Box, container: dict[str, Any], named: str
+):
+    await box.keep(CONFIG_MAPS, "large", A=LONG)
+    await box.run("a", "true", container=container, volumes=[{"name": "v", "emptyDir": {}}])
+    waiting = await box.state("a", "waiting")
+    assert waiting["reason"] == "CreateContainerConfigError"
+    assert waiting["message"].startswith(f"{named}: ") and len(waiting["message"]) < 200
+
+
 async def test_each_container_sees_its_own_devices(box: Box):
     def asks(name: str, gpus: int) -> dict[str, Any]:
         limits = {"limits": {"nvidia.com/gpu": str(gpus)}} if gpus else {}
@@ -375,6 +398,19 @@ async def test_a_volume_that_cannot_be_served_is_told(box: Box):
     await box.run("a", "true", container={"volumeMounts": [{"name": "v", "mountPath": "/v"}]}, volumes=volumes)
     waiting = await box.state("a", "waiting")
     assert waiting["reason"] == "CreateContainerConfigError" and "persistentVolumeClaim" in waiting["message"]
+
+
+@pytest.mark.parametrize(("paths", "mount", "said"), [
+    (["a", "a/b"], {}, "volume 'v': "),
+    (["x" * 300], {}, "volume 'v': File name too long"),
+    (["a"], {"subPath": "a/b"}, "subPath 'a/b': "),
+])
+async def test_what_the_machine_cannot_write_of_a_volume_is_told(box: Box, paths: list[str], mount: Any, said: str):
+    await box.keep(CONFIG_MAPS, "cm", k="A")
+    volume = {"name": "v", "configMap": {"name": "cm", "items": [{"key": "k", "path": path} for path in paths]}}
+    await box.run("a", "true", container={"volumeMounts": [{"name": "v", "mountPath": "/v"} | mount]}, volumes=[volume])
+    waiting = await box.state("a", "waiting")
+    assert waiting["reason"] == "CreateContainerConfigError" and waiting["message"].startswith(said)
 
 
 async def test_the_next_life_finds_what_runs_and_how_the_rest_ended(tmp_path: Path):

@@ -25,7 +25,7 @@ from .pods import ALONE, pod_class
 from .quantities import Malformed, duration, duration_text, shown, within
 from .review import Review as Review
 from .review import Said, Thing, at, dicts, is_made, is_of_others, is_part, makers, part, queue_of, templates
-from .revision import inherit, is_steered, keep_queue, keep_suspended, marks
+from .revision import inherit, is_steered, keep_queue, keep_share, keep_suspended, marks
 from .types import NOTIFY, NodePoolObject, QueueObject, ReservationObject, WorkloadObject
 from .workloads import Reading
 
@@ -35,6 +35,8 @@ INVALID, FORBIDDEN = "FieldValueInvalid", "FieldValueForbidden"
 ACCOUNTS = "system:serviceaccount:"
 CONTROLLERS = f"{ACCOUNTS}kube-system:"
 MOST_RULES = 20
+OF_CONTROLLER = (objects.ASSIGNED, objects.ATTEMPT, objects.POOL, objects.CHARGED, objects.RELEASED, objects.FREEZE,
+                 objects.SAVE)  # annotations of a pod
 DISRUPTED = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 
 
@@ -259,12 +261,14 @@ def _managed(review: Review) -> None:
         _claim(new, ("metadata", "annotations", USER), review)
         inherit(at(new, ("spec", "jobTemplate")), new, review.old)
     elif kind == ("", "Pod"):
-        _keep(objects.ASSIGNED, review)
-        for key in (objects.ATTEMPT, objects.POOL, objects.CHARGED, objects.RELEASED):
+        for key in OF_CONTROLLER:
             _keep(key, review)
         if review.operation == "CREATE":
             _check_place(new, "", review)
             _pod(review)
+        else:
+            _claim(new, ("metadata", "annotations", USER), review)
+            keep_share(review)
 
 
 def _choose_queue(review: Review) -> None:
@@ -349,13 +353,16 @@ def _pod(review: Review) -> None:
 def _claim(new: Thing, path: tuple[str, ...], review: Review) -> None:
     """`path` names who made the object, whatever it says; later it may not change."""
     holder, last = at(new, path[:-1]), path[-1]
+    may_name = review.is_trusted or review.user.startswith(CONTROLLERS)
     if review.old is None:
-        if not (holder.get(last) and (review.is_trusted or review.user.startswith(CONTROLLERS))):
+        if not (holder.get(last) and may_name):
             holder[last] = review.user
         return
     first = part(review.old, *path[:-1]).get(last)
     if first is None and path[0] == "metadata" and not queue_of(review, review.old) and not review.is_trusted:
         holder[last] = review.user
+    elif first is None and not may_name:
+        holder.pop(last, None)
     if first is not None and holder.setdefault(last, first) != first:
         field = ".".join(path[:-1]) + (f"[{last}]" if "/" in last else f".{last}")
         raise Malformed(f"found {shown(holder[last])}; it is {shown(first)} and does not change", field)

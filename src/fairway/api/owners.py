@@ -265,7 +265,7 @@ def described_by(meta: objects.Metadata, spec: objects.PodSpec | None) -> tuple[
     """The object that describes the gang of a pod, by group and kind and name."""
     if spec and spec.scheduling_group.pod_group_name:
         return ("scheduling.k8s.io", "PodGroup"), spec.scheduling_group.pod_group_name
-    name = meta.annotations.get("scheduling.k8s.io/group-name", "")
+    name = meta.annotations.get(NAMED_GROUP, "")
     return (("scheduling.volcano.sh", "PodGroup"), name) if name else (None, "")
 
 
@@ -316,7 +316,7 @@ MIRRORED: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "data": ("data", str), "priority-class": ("priorityClassName", str), "notify": ("notify", str),
 }  # fmt: skip
 """Annotation (without `fairway.dev/`) → field of the spec, and how its text is read."""
-PREFIX = f"{objects.GROUP}/"
+PREFIX, NAMED_GROUP = f"{objects.GROUP}/", "scheduling.k8s.io/group-name"
 
 
 def mirrored(owner: objects.Metadata, podsets: tuple[PodSetSpec, ...]) -> WorkloadSpec:

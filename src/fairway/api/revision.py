@@ -15,6 +15,9 @@ from .objects import DEFAULT_SCHEDULER, GATE, GROUP, QUEUE, SCHEDULER, USER
 from .quantities import Malformed, shown
 from .review import Review, Said, Thing, at, dicts, is_made, is_of_others, is_part, part, queue_of, templates
 
+FIXED = (("annotations", objects.FRACTION), ("annotations", objects.GPU_MEMORY), ("annotations", USER),
+         ("annotations", owners.NAMED_GROUP),
+         ("labels", objects.GROUP_NAME), ("labels", objects.GROUP_SIZE))
 APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -23,18 +26,33 @@ def keep_queue(review: Review) -> list[str]:
     or nothing would start it; but a Deployment, or what else makes its pods anew, gives them to any scheduler again."""
     old, new, kind = review.old, review.new, (review.group, review.kind)
     before, now = queue_of(review, old), queue_of(review, new)
-    if old is None or before in ("", now) or review.is_trusted or is_made(new):
+    is_bound = kind == ("", "Pod") and bool(part(old, "spec").get("nodeName"))
+    if old is None or before in ("", now) or review.is_trusted or (is_made(new) and not is_bound):
         return []
     field = f"metadata.labels[{QUEUE}]"
     if not now and (kind in owners.GATED or kind == ("batch", "CronJob")):
         _release(new, old)
     elif not now and is_steered(old):
         raise Malformed(f"is removed, and only Fairway binds its pods; make the {review.kind} anew without it", field)
-    elif now and kind == ("", "Pod") and part(old, "spec").get("nodeName"):
+    elif now and is_bound:
         raise Malformed(f"found {shown(now)}; a pod keeps its queue, {shown(before)}, once it has a node", field)
     elif now and _runs(old, kind):
         return [f"it stays in queue {before} until it next waits; suspend and resume it to move it to {now} at once"]
     return []
+
+
+def keep_share(review: Review) -> None:
+    """What says how much of a GPU a pod holds, for whom and in which gang, changes only while it waits at the gate."""
+    spec = part(review.old, "spec")
+    is_waiting = not spec.get("nodeName") and any(one.get("name") == GATE for one in dicts(spec.get("schedulingGates")))
+    if review.is_trusted or is_waiting:
+        return
+    for where, key in FIXED:
+        before, now = (part(one, "metadata", where).get(key) for one in (review.old, review.new))
+        if before != now:
+            both = f"found {shown(now)}; it is {shown(before)}"
+            found = both if now and before else "is added" if now else "is removed"
+            raise Malformed(f"{found}, and does not change once the pod is admitted", f"metadata.{where}[{key}]")
 
 
 def _runs(said: Said, kind: tuple[str, str]) -> bool:

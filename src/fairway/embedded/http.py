@@ -9,12 +9,14 @@ With `open` it listens on a Unix socket too: no browser reaches that, and the ke
 """
 
 import asyncio
+import logging
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
 
 from aiohttp import WSMsgType, web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from fairway.embedded.connection import DEFAULTS, HOST, Limits, Listener
 from fairway.embedded.errors import Failure
@@ -35,7 +37,9 @@ class HttpServer:
 
     def __init__(self, server: Server, *, tls: ssl.SSLContext, port: int = 0, limits: Limits = DEFAULTS) -> None:
         self._server, self._limits, self._clock, self.port = server, limits, server.registry.clock, port
-        self._web = web.Server(self._handle, handler_cancellation=True, access_log=None,
+        log = logging.getLogger(__name__)
+        log.addFilter(_is_of_server)
+        self._web = web.Server(self._handle, handler_cancellation=True, access_log=None, logger=log,
                                keepalive_timeout=limits.idle_seconds,
                                lingering_time=min(limits.body_seconds, LINGER_SECONDS))
         self._listeners = [Listener(self._web, tls, limits, self._clock) for _ in range(2)]  # on TCP, and a Unix socket
@@ -143,6 +147,11 @@ class HttpServer:
             if incoming.transport is not None:
                 incoming.transport.abort()
             raise ConnectionResetError("the client does not read its answer") from error
+
+
+def _is_of_server(record: logging.LogRecord) -> bool:
+    """Whether this server is to blame: what is no HTTP is answered 400, and is its client's matter."""
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
 
 
 def _headers(incoming: web.BaseRequest) -> dict[str, str]:

@@ -1,18 +1,21 @@
 """Bounds on what one request may hold, as Kubernetes has them.
 
 A request body is at most 3 MiB, the data of a ConfigMap or Secret 1 MiB; the store bounds an object as etcd does. JSON
-is at most 200 levels deep: far more than any object needs, and few enough for every program that reads it.
+is at most 200 levels deep: far more than any object needs, and few enough for every program that reads it. All is
+served by one event loop, so that what takes long to read for its bytes is bounded by count: the nodes of YAML, the
+fields that managers are kept of, and, as in Kubernetes, the operations of a JSON patch.
 """
 
 from typing import Any
 
 import msgspec
 
-from fairway.embedded.errors import bad_request
+from fairway.embedded.errors import Failure, bad_request
 
 BODY_BYTES = 3 << 20
 DATA_BYTES = 1 << 20
 LEVELS = 200
+YAML_EVENTS, FIELDS, OPERATIONS = 100_000, 20_000, 10_000
 
 
 def decode(body: bytes) -> Any:
@@ -42,3 +45,7 @@ def _inner(value: Any) -> Any:
 
 def too_deep() -> Exception:
     return bad_request(f"json parse error: the value is nested too deeply: the limit is {LEVELS} levels")
+
+
+def too_large(why: str) -> Failure:
+    return Failure(413, "RequestEntityTooLarge", why)

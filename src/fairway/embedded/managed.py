@@ -13,14 +13,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import msgspec
 
 from fairway.api.quantities import time_text
+from fairway.embedded import limits
 from fairway.embedded.errors import Failure, bad_request
 from fairway.embedded.lastapplied import CLIENT_SIDE, KUBECTL, WHERE, last_applied, renew, unchanged
 from fairway.embedded.schema import PRESERVE
+from fairway.embedded.store import TooLarge
 
 Thing = dict[str, Any]
 Schema = Mapping[str, Any]
@@ -92,7 +95,15 @@ def _applied_before(schema: Schema, old: Thing) -> frozenset[Path]:
 
 
 def written(schema: Schema, old: Thing, new: Thing, who: Manager, now: float) -> None:
-    """Notes in `new`, which has the managers of `old`, whose the fields are that were changed otherwise."""
+    """Notes in `new`, which has the managers of `old`, whose the fields are that were changed otherwise; with more
+    fields than are kept account of it has none, and can still be written."""
+    try:
+        _note(schema, old, new, who, now)
+    except TooLarge:
+        del new["metadata"]["managedFields"]
+
+
+def _note(schema: Schema, old: Thing, new: Thing, who: Manager, now: float) -> None:
     changed, removed = _changes(fields(schema, old), fields(schema, new))
     if not changed and not removed:
         return
@@ -110,8 +121,15 @@ def fields(schema: Schema, value: Any) -> Fields:
     return found
 
 
+def _check_count(count: int) -> None:
+    if count > limits.FIELDS:
+        raise TooLarge(f"the object is too large for server-side apply: it has more than {limits.FIELDS} fields, each"
+                       " manager's counted; use create and replace")
+
+
 def _walk(schema: Schema, value: Any, path: Path, found: Fields) -> None:
-    inner = list(_entries(schema, value))
+    inner = list(islice(_entries(schema, value), limits.FIELDS + 1))
+    _check_count(max(len(inner), len(found)))
     if not inner and (path or not isinstance(value, dict)):
         if not (isinstance(value, list) and _keys(schema) is not None):
             found[path] = value
@@ -153,14 +171,20 @@ def _keys(schema: Schema) -> Sequence[str] | None:
 
 
 def _step(element: Any, keys: Sequence[str]) -> str:
+    if keys and not isinstance(element, dict):
+        raise bad_request(f"an element with {', '.join(keys)} is needed, not {_text(element)}")
+    if missing := [name for name in sorted(keys) if element.get(name, DEFAULTS.get(name)) is None]:
+        raise bad_request(f"an element of a list lacks its key {missing[0]}: {_text(element)}")
+    return _place(element, keys)
+
+
+def _place(element: Any, keys: Sequence[str]) -> str:
+    """The step to an element; "" where it has not these keys."""
     if not keys:
         return f"v:{_text(element)}"
     if not isinstance(element, dict):
-        raise bad_request(f"an element with {', '.join(keys)} is needed, not {_text(element)}")
-    key = {name: element.get(name, DEFAULTS.get(name)) for name in sorted(keys)}
-    if missing := [name for name, each in key.items() if each is None]:
-        raise bad_request(f"an element of a list lacks its key {missing[0]}: {_text(element)}")
-    return f"k:{_text(key)}"
+        return ""
+    return f"k:{_text({name: element.get(name, DEFAULTS.get(name)) for name in sorted(keys)})}"
 
 
 def _text(value: Any) -> str:
@@ -185,34 +209,24 @@ def merge(schema: Schema, live: Any, config: Any) -> Any:
 def _remove(thing: Thing, paths: AbstractSet[Path], kept: AbstractSet[Path]) -> None:
     """Takes fields away, elements whole, and what is empty by that; not what holds a field that is kept."""
     held = {path[:end] for path in kept for end in range(len(path) + 1)}
-    for path in sorted(paths, key=len):
-        while path and path not in held and _cut(thing, path):
-            path = path[:-1]
+    _cut(thing, _tree(paths - held), (), held)
 
 
-def _cut(thing: Any, path: Path) -> bool:
-    """Takes one field away; whether that left the part empty in which it was."""
-    for step in path[:-1]:
-        thing = _at(thing, step)
-    step = path[-1]
+def _cut(thing: Any, tree: Mapping[str, Any], path: Path, held: AbstractSet[Path]) -> bool:
+    """Takes away the fields below `path` at which `tree` ends; whether that left nothing in the thing."""
+    if not isinstance(thing, dict | list):
+        return False
+    keys = next((list(msgspec.json.decode(step[2:])) for step in tree if step[0] == "k"), ())
+    steps = [f"f:{name}" for name in thing] if isinstance(thing, dict) else [_place(each, keys) for each in thing]
+    parts = dict(zip(steps, thing.values() if isinstance(thing, dict) else thing, strict=True))
+    gone = {step for step, below in tree.items() if step in parts and (not below or "." in below or (
+        _cut(parts[step], below, (*path, step), held) and (*path, step) not in held))}
     if isinstance(thing, dict):
-        thing.pop(step[2:], None)
-    elif isinstance(thing, list):
-        thing[:] = [each for each in thing if not _is_at(each, step)]
-    return thing in ({}, [])
-
-
-def _at(thing: Any, step: str) -> Any:
-    if isinstance(thing, dict):
-        return thing.get(step[2:])
-    return next((each for each in thing or () if _is_at(each, step)), None)
-
-
-def _is_at(element: Any, step: str) -> bool:
-    said = msgspec.json.decode(step[2:])
-    if step[0] == "v":
-        return bool(element == said)
-    return isinstance(element, dict) and all(element.get(key, DEFAULTS.get(key)) == each for key, each in said.items())
+        for step in gone:
+            del thing[step[2:]]
+    else:
+        thing[:] = [each for step, each in zip(steps, thing, strict=True) if step not in gone]
+    return not thing
 
 
 def _changes(old: Fields, new: Fields) -> tuple[set[Path], set[Path]]:
@@ -247,9 +261,11 @@ def _conflict(conflicts: Mapping[Manager, AbstractSet[Path]]) -> Failure:
     if len(found) == 1:
         text = f"Apply failed with 1 conflict: conflict with {found[0][0]}: {found[0][1]}"
     else:
-        lines = [f"conflicts with {who}:" + "".join(f"\n- {path}" for each, path in found if each == who)
-                 for who in dict.fromkeys(who for who, _ in found)]
-        text = f"Apply failed with {len(found)} conflicts: " + "\n".join(lines)
+        lines: dict[str, list[str]] = {}
+        for each, path in found:
+            lines.setdefault(f"conflicts with {each}:", []).append(f"- {path}")
+        text = f"Apply failed with {len(found)} conflicts: " + "\n".join(
+            line for head, rest in lines.items() for line in (head, *rest))
     return Failure(409, "Conflict", text, details={"causes": causes})
 
 
@@ -277,14 +293,16 @@ def managers_of(thing: Thing) -> Managers:
 
 
 def is_readable(entries: Any) -> bool:
-    """Whether these are managedFields: of managers, with fields each."""
+    """Whether these are managedFields: of managers, with fields each, and not too many to be read."""
     if not isinstance(entries, list):
         return False
     return all(isinstance(it, dict) and it.get("operation") in (APPLY, UPDATE) and it.get("fieldsType") == "FieldsV1"
-               and isinstance(it.get("fieldsV1"), dict) for it in entries)
+               and isinstance(it.get("fieldsV1"), dict) for it in entries
+               ) and msgspec.json.encode(entries).count(b":{") <= 2 * limits.FIELDS
 
 
 def _with(thing: Thing, managers: Managers) -> Thing:
+    _check_count(sum(len(paths) for _, paths in managers.values()))
     entries = [{
         "manager": who.name, "operation": who.operation, "apiVersion": who.version, "time": at,
         "fieldsType": "FieldsV1", "fieldsV1": _tree(paths),

@@ -60,9 +60,11 @@ def _yaml(body: bytes) -> Any:
 
 
 def _check_events(body: bytes) -> None:
-    """BadRequest for aliases, and for more levels than JSON may have: to read those takes minutes."""
+    """BadRequest for aliases, and for more levels than JSON may have: to read those takes minutes. 413 for too much."""
     levels = 0
-    for event in yaml.parse(body, Loader):
+    for number, event in enumerate(yaml.parse(body, Loader)):
+        if number == limits.YAML_EVENTS:
+            raise limits.too_large(f"the YAML has more than {number} keys, values and brackets: send it as JSON")
         if isinstance(event, yaml.AliasEvent):
             raise bad_request("error decoding YAML: aliases are not allowed")
         levels += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -87,14 +89,16 @@ def apply_patch(media: str, body: bytes, current: dict[str, Any]) -> dict[str, A
 def _json(patch: Any, current: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(patch, list):
         raise bad_request("error decoding patch: a JSON patch is a list of operations")
+    if len(patch) > limits.OPERATIONS:
+        most = f"the allowed maximum operations in a JSON patch is {limits.OPERATIONS}"
+        raise limits.too_large(f"{most}, got {len(patch)}")
     result: Any = current
     copied = 0
     for operation in patch:
         try:
             copied += _copied(operation, result)
             if copied > limits.BODY_BYTES:
-                raise Failure(413, "RequestEntityTooLarge", "the patch copies more than "
-                              f"{limits.BODY_BYTES} bytes in all")
+                raise limits.too_large(f"the patch copies more than {limits.BODY_BYTES} bytes in all")
             result = jsonpatch.apply_patch(result, [operation], in_place=True)
         except jsonpatch.InvalidJsonPatch as error:
             raise bad_request(f"error decoding patch: {error}") from error
@@ -134,11 +138,13 @@ def strategic(target: Any, patch: dict[str, Any]) -> dict[str, Any] | None:
         return None
     target = target if isinstance(target, dict) and directive != "replace" else {}
     if "$retainKeys" in patch:
-        target = {name: value for name, value in target.items() if name in patch["$retainKeys"]}
+        kept = set(patch["$retainKeys"])
+        target = {name: value for name, value in target.items() if name in kept}
     for name, value in patch.items():
         if name.startswith("$deleteFromPrimitiveList/"):
             name = name.partition("/")[2]
-            target[name] = [each for each in target.get(name) or () if each not in value]
+            gone = set(map(msgspec.json.encode, value))
+            target[name] = [each for each in target.get(name) or () if msgspec.json.encode(each) not in gone]
         elif not name.startswith("$"):
             _merge_field(target, name, value)
     for name, order in patch.items():
@@ -160,7 +166,7 @@ def _merge_field(target: dict[str, Any], name: str, value: Any) -> None:
 
 def _merge_list(name: str, target: list[Any], patch: list[Any]) -> list[Any]:
     if name in MERGED:
-        return target + [each for each in patch if each not in target]
+        return list({msgspec.json.encode(each): each for each in (*target, *patch)}.values())
     key = _key(name, patch) or _key(name, target)
     if key is None or {"$patch": "replace"} in patch:
         return [each for each in patch if each != {"$patch": "replace"}]

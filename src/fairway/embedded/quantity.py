@@ -7,7 +7,7 @@ texts that mean the same in one sort of unit are shown alike.
 from fractions import Fraction
 from functools import lru_cache
 
-from fairway.api.scalars import BINARY, Malformed, exact
+from fairway.api.scalars import BINARY, Malformed, exact, shown
 
 DECIMAL = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
 ALLOWED = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
@@ -19,7 +19,7 @@ def canonical(text: str) -> str:
     try:
         value = exact(text.removeprefix("-"))
     except Malformed as error:
-        raise Malformed(f"found {text!r}; {ALLOWED}") from error
+        raise Malformed(f"found {shown(text)}; {ALLOWED}") from error
     if text[0] == "-" and value:
         return text
     if text[-1] == "i" and value.denominator == 1 and value >= 1024:

@@ -98,6 +98,11 @@ def _pod_spec(spec: Thing, path: str) -> Iterator[Cause]:
     for where, container in defaults.containers(spec):
         yield from _container(container, f"{path}.{where}", volumes)
         yield from handlers.faults(container, f"{path}.{where}", is_init=where.startswith("init"))
+    for name in ("hostname", "subdomain"):
+        if (text := spec.get(name)) and not LABEL.fullmatch(text):
+            yield wrong(f"{path}.{name}", text, SAY_LABEL if len(text) <= 63 else "must be no more than 63 characters")
+    for index, volume in enumerate(spec.get("volumes") or ()):
+        yield from _items(volume, f"{path}.volumes[{index}]")
     if (policy := spec.get("restartPolicy")) not in ("Always", "OnFailure", "Never"):
         yield unsupported(f"{path}.restartPolicy", policy, ("Always", "OnFailure", "Never"))
     if (count := len(spec.get("topologySpreadConstraints") or ())) > MOST_SPREADS:
@@ -110,6 +115,21 @@ def _pod_spec(spec: Thing, path: str) -> Iterator[Cause]:
     yield from label_faults(spec.get("nodeSelector") or {}, f"{path}.nodeSelector")
     for index, each in enumerate(spec.get("tolerations") or ()):
         yield from _toleration(each, f"{path}.tolerations[{index}]")
+
+
+def _items(volume: Thing, path: str) -> Iterator[Cause]:
+    """The files of a volume lie in it."""
+    for name in ("configMap", "secret"):
+        for index, each in enumerate((volume.get(name) or {}).get("items") or ()):
+            place, where = each.get("path", ""), f"{path}.{name}.items[{index}].path"
+            if not place:
+                yield required(where)
+            elif place.startswith("/"):
+                yield wrong(where, place, "must be a relative path")
+            elif ".." in place.split("/"):
+                yield wrong(where, place, "must not contain '..'")
+            elif not {*place.split("/")} - {"", "."}:
+                yield wrong(where, place, "must name a file")
 
 
 def _toleration(each: Thing, path: str) -> Iterator[Cause]:

@@ -1,7 +1,7 @@
 """What a process does to itself before it becomes a container's program, or a command beside: cgroups, mounts, user.
 
 Where `user` is set, this process is root's and the program is that user's. Then:
-- Every path that the pod names is opened, and made where it is absent, with the user's rights on files. What is opened
+- Every path that the pod names is opened, and made where it is absent, with the user's rights alone. What is opened
   is what is mounted: nothing can be exchanged in between.
 - All that is mounted is opened before the first mount, and nothing is imported or read by name between that and the
   change of user: the user decides what lies there, even at /proc. So we stand in /proc and name open files from there.
@@ -82,18 +82,17 @@ def become(user):
 
 
 def as_user(user, call, *arguments):
-    """Calls with the user's rights on files, instead of ours."""
+    """Calls with the user's rights alone: as the effective user this process has no capabilities. With another user of
+    files alone it could still follow the links of any process in /proc, into folders that are closed."""
     if not user:
         return call(*arguments)
     try:
-        libc.setfsgid(user["gid"])
-        libc.setfsuid(user["uid"])
-        if libc.setfsuid(-1) != user["uid"]:
-            raise Refused(f"cannot act as the user {user['uid']}")
+        os.setegid(user["gid"])
+        os.seteuid(user["uid"])
         return call(*arguments)
     finally:
-        libc.setfsuid(os.getuid())
-        libc.setfsgid(os.getgid())
+        os.seteuid(os.getuid())
+        os.setegid(os.getgid())
 
 
 def enter_namespace():

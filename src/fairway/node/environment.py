@@ -4,21 +4,22 @@ Of Fairway's own environment a child sees an allow-list, nothing else. Over it s
 HOSTNAME; the variables of Services; for members of a gang RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR
 and MASTER_PORT, or what torchrun reads; envFrom; env, with $(NAME) expanded as Kubernetes does. Last, so that nobody
 sees another's device: CUDA_VISIBLE_DEVICES, the pod's devices dealt out to its containers in their order (empty for one
-without), and CUDA_DEVICE_ORDER, since we count as NVML does.
+without), and CUDA_DEVICE_ORDER, since we count as NVML does. What exec(2) would not take is refused before it is made:
+each reference can double what is there, and a few dozen would fill any memory.
 
 LOCAL_RANK is 0 of 1: a process sees only its own devices, as if it were alone on its machine. A gang is an indexed Job
 (rank = completion index) or bare pods with a group label (rank = what their names mean, `api/names.py`).
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
 from fairway.api.names import ranks
 from fairway.api.objects import ASSIGNED, ELASTIC, GROUP_NAME, GROUP_SIZE, INDEX, MIN_COUNT, WORLD_SIZE
-from fairway.api.quantities import Malformed, exact
+from fairway.api.quantities import Malformed, exact, shown
 
 GPU = "nvidia.com/gpu"
 ALLOWED = re.compile(r"(LD_LIBRARY_)?PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_[A-Z]+|TZ|TMPDIR|CUDA_(HOME|PATH)")
@@ -28,6 +29,8 @@ REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
 SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 POD_UID, HERE = "FAIRWAY_POD_UID", "127.0.0.1"
 DEFAULT_PATH = "/dev/termination-log"  # of a container's last words
+MOST_BYTES, MOST_IN_ALL = 128 << 10, 2 << 20
+"""Of one argument or variable, and of all of a process, as exec(2) takes them."""
 LAST_CALL_SECONDS, TORCHRUN_RESTARTS = 5, 10
 """How long torchrun waits for more than the fewest pods; how often workers may fail, as they do when a pod is taken."""
 
@@ -85,29 +88,70 @@ def environment(pod: Pod, container: Container, around: Surroundings) -> dict[st
     env |= around.links
     env |= gang(pod, around)
     said: dict[str, str] = {}
-    for each in container.get("envFrom") or ():
-        said |= _all_of(each, around)
-    for each in container.get("env") or ():
-        value = _value(pod, container, each, around)
-        if value is not None:
-            said[each["name"]] = expand(value, said)
+    for name, value in _bounded(_said(pod, container, around, said)):
+        said[name] = value
     devices = {"CUDA_VISIBLE_DEVICES": devices_of(pod, container["name"]), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     return env | said | devices | {POD_UID: pod["metadata"]["uid"]}
 
 
+def _said(
+    pod: Pod, container: Container, around: Surroundings, before: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """The variables that the pod names, one by one; `before` has those that came before."""
+    for each in container.get("envFrom") or ():
+        yield from _all_of(each, around).items()
+    for each in container.get("env") or ():
+        value = _value(pod, container, each, around)
+        if value is not None:
+            yield each["name"], expand(value, before, f"env {shown(each['name'])}")
+
+
+def _bounded(texts: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Names and texts as they come, until one is more than exec(2) takes."""
+    left = MOST_IN_ALL
+    for name, text in texts:
+        size = len(f"{name}={text}".encode(errors="replace")) + 1
+        left -= size
+        if size > MOST_BYTES:
+            raise _too_long(f"env {shown(name)}" if name else "an argument", MOST_BYTES)
+        if left < 0:
+            raise Unusable(f"{f'env up to {shown(name)}' if name else 'the arguments'}: more than"
+                           f" {MOST_IN_ALL} bytes in all, which no program can be started with: pass them in files")
+        yield name, text
+
+
+def _too_long(what: str, most: int) -> Unusable:
+    return Unusable(f"{what}: longer than {most} bytes with all that $(NAME) stands for in it: shorten it")
+
+
 def command(container: Container, env: Mapping[str, str]) -> list[str]:
-    words = [*(container.get("command") or ()), *(container.get("args") or ())]
     if not container.get("command"):
         raise Unusable(
             f"container {container['name']!r} has no command: give it one (kubectl run: --command), since the entry"
             " point of an image needs a container engine (`fairway up --containers podman`)"
         )
-    return [expand(word, env) for word in words]
+    return words(container, env)
 
 
-def expand(text: str, env: Mapping[str, str]) -> str:
-    """$(NAME) → its value, or left as it is where there is none; $$ → $."""
-    return REFERENCE.sub(lambda found: "$" if found[0] == "$$" else env.get(found[1], found[0]), text)
+def words(container: Container, env: Mapping[str, str]) -> list[str]:
+    """Command and arguments."""
+    said = (*(container.get("command") or ()), *(container.get("args") or ()))
+    return [word for _, word in _bounded(("", expand(it, env, "an argument")) for it in said)]
+
+
+def expand(text: str, env: Mapping[str, str], what: str, most: int = MOST_BYTES) -> str:
+    """$(NAME) → its value, or left as it is where there is none; $$ → $. Unusable, for `what`, beyond `most`."""
+    left, end = most - len(text), text.rfind(")") + 1  # past the last one a search for the next would never end
+
+    def put(found: re.Match[str]) -> str:
+        nonlocal left
+        value = "$" if found[0] == "$$" else env.get(found[1], found[0])
+        left -= len(value) - len(found[0])
+        if left < 0:
+            raise _too_long(what, most)
+        return value
+
+    return REFERENCE.sub(put, text[:end]) + text[end:].replace("$$", "$")
 
 
 def devices_of(pod: Pod, name: str) -> str:

@@ -12,14 +12,18 @@ them is left to the shim, which opens it with the user's rights.
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fairway.api.quantities import shown
+
 from .environment import Container, Pod, Source, Unusable, expand
 from .isolation.account import Account
 
+MOST_OF_PATH = 4095
 Mount = tuple[str, str, str, bool, str | None]
 Sources = Mapping[tuple[str, str], Source]
 
@@ -35,7 +39,11 @@ class Volume:
 
 def make_volumes(pod: Pod, folder: Path, sources: Sources, account: Account | None = None) -> dict[str, Volume]:
     """Volume name → where it is; made if it is not there yet."""
-    return {it["name"]: _volume(it, folder / it["name"], sources, account) for it in pod["spec"].get("volumes") or ()}
+    made = {}
+    for each in pod["spec"].get("volumes") or ():
+        with _told(f"volume {each['name']!r}"):
+            made[each["name"]] = _volume(each, folder / each["name"], sources, account)
+    return made
 
 
 def mounts(pod: Pod, container: Container, where: Mapping[str, Volume], env: Mapping[str, str]) -> list[Mount]:
@@ -45,15 +53,27 @@ def mounts(pod: Pod, container: Container, where: Mapping[str, Volume], env: Map
     for mount in container.get("volumeMounts") or ():
         if mount["name"] not in where:
             raise Unusable(f"volumeMounts: there is no volume {mount['name']!r}")
-        sub = expand(mount["subPathExpr"], env) if mount.get("subPathExpr") else mount.get("subPath", "")
+        sub = mount.get("subPath", "")
+        if said := mount.get("subPathExpr"):
+            sub = expand(said, env, "subPathExpr", MOST_OF_PATH)
         volume, target = where[mount["name"]], os.path.normpath(f"/{mount['mountPath']}")
         if volume.account is None:
-            source, sub = _inside(volume.place, sub), ""
+            with _told(f"subPath {shown(sub)}"):
+                source, sub = _inside(volume.place, sub), ""
         else:
             source, _ = volume.place, _check(sub)
         if not (target == "/dev/shm" and mount["name"] in in_memory):
             found.append((str(source), sub, target, bool(mount.get("readOnly")), volume.sort))
     return sorted(found, key=lambda mount: mount[2])
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """What this machine cannot do for `what` is Unusable, so that its user learns of it."""
+    try:
+        yield
+    except OSError as error:
+        raise Unusable(f"{what}: {error.strerror or error}") from error
 
 
 def moved(found: Iterable[Mount]) -> list[Mount]:

@@ -25,7 +25,7 @@ from typing import Any
 from fairway.api.names import ON_THIS_MACHINE
 from fairway.api.quantities import exact
 from fairway.node.attended import is_attended, kept
-from fairway.node.environment import DEFAULT_PATH, Container, Unusable, expand
+from fairway.node.environment import DEFAULT_PATH, Container, Unusable, words
 
 READ_BY_CLIENT = re.compile(r"PATH|HOME|USER|LOGNAME|SHELL|TMPDIR|LANG|TERM|LD_\w+|XDG_\w+|DBUS_SESSION_BUS_ADDRESS|"
                             r"STORAGE_(DRIVER|OPTS)|CONTAINERS_\w+|CONTAINER_(HOST|SSHKEY|CONNECTION)|NOTIFY_SOCKET|"
@@ -182,10 +182,9 @@ def beside(spec: Mapping[str, Any], argv: Sequence[str], *, is_terminal: bool) -
 
 def _words(container: Container, env: Mapping[str, str]) -> list[str]:
     """Command and arguments; without a command the image has one, and the arguments are its."""
-    words = [expand(it, env) for it in (*(container.get("command") or ()), *(container.get("args") or ()))]
     if is_attended(container) and not container.get("command"):
         raise Unusable(f"container {container['name']!r} is attended and has no command: give it one")
-    return kept(container, words)
+    return kept(container, words(container, env))
 
 
 def _limits(container: Container) -> list[str]:
