@@ -259,7 +259,7 @@ def _managed(review: Review) -> None:
         inherit(at(new, ("spec", "jobTemplate")), new, review.old)
     elif kind == ("", "Pod"):
         _keep(objects.ASSIGNED, review)
-        for key in (objects.ATTEMPT, objects.POOL, objects.CHARGED, objects.RELEASED):
+        for key in (objects.ATTEMPT, objects.IN_QUEUE, objects.POOL, objects.CHARGED, objects.RELEASED):
             _keep(key, review)
         if review.operation == "CREATE":
             _check_place(new, "", review)

@@ -170,6 +170,13 @@ def is_of_others(pod: PodObject, uid: str = "") -> bool:
     return holds_room(pod) and pod.metadata.deletion_timestamp is None and not is_ours and not is_released(pod)
 
 
+def is_left(pod: PodObject) -> bool:
+    """Whether it runs on, though Fairway bound it for an owner that it has no longer; it is in no group."""
+    meta, is_single = pod.metadata, not group_of(pod.metadata, pod.spec)
+    is_bound = holds_room(pod) and meta.deletion_timestamp is None and ATTEMPT in meta.annotations
+    return is_bound and is_single and controller_of(meta) is None and not is_released(pod)
+
+
 def is_released(pod: PodObject) -> bool:
     return RELEASED in pod.metadata.annotations
 

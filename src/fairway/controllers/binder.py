@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairway.api.alone import attempt
-from fairway.api.objects import ATTEMPT, HOSTNAME, POOL, PodObject
+from fairway.api.objects import ATTEMPT, HOSTNAME, IN_QUEUE, POOL, QUEUE, USER, PodObject
 from fairway.api.types import WorkloadObject
 from fairway.api.workloads import key_of
 from fairway.engine import Admission
@@ -33,7 +33,7 @@ class Binder:
         raised when nothing is under way any more."""
         notes = {ATTEMPT: f"{said.metadata.name}/{said.metadata.uid}/{said.status.attempt}", **notes}
         rank = self.means.rank(key_of(said.metadata))
-        each = [self._bind_or_look(pod, place, notes, rank) for pod, place in given]
+        each = [self._bind_or_look(pod, place, {**_whose(said, pod), **notes}, rank) for pod, place in given]
         failed = [one for one in await asyncio.gather(*each, return_exceptions=True) if one]
         if failed:
             raise failed[0]
@@ -93,6 +93,12 @@ class Binder:
 
     async def _shown(self, pod: PodObject) -> None:
         await self.means.view.shown(ref_of(pod), lambda seen: _is_another(seen, pod))
+
+
+def _whose(said: WorkloadObject, pod: PodObject) -> dict[str, str]:
+    """The queue and the user of its Workload, where a pod does not say them itself: its owner may leave it."""
+    queue = {} if QUEUE in pod.metadata.labels else {IN_QUEUE: said.spec.queue}
+    return queue if USER in pod.metadata.annotations else {**queue, USER: said.spec.user}
 
 
 def _is_another(seen: Any, old: PodObject) -> bool:

@@ -32,6 +32,7 @@ from fairway.api.objects import (
     CHARGED,
     COMPLETIONS,
     FINALIZER,
+    IN_QUEUE,
     MANIFESTS,
     QUEUE,
     SUBMITTED,
@@ -61,6 +62,7 @@ from .bind import (
     dropping,
     ended_at,
     holds_room,
+    is_left,
     is_of_others,
     is_over,
     is_released,
@@ -136,7 +138,7 @@ class Life:
         if isinstance(owner, PodsOwner) and owner.is_deleted() and not is_evicted:
             await self.means.client.delete(ref(kinds.WORKLOADS, case.key), uid=said.metadata.uid)
             return None
-        if isinstance(owner, PodsOwner) and owner.is_remade and (kept := followed(said, owner.pods)):
+        if isinstance(owner, PodsOwner) and owner.is_remade and (kept := await self._manifests(said, owner)):
             return await self.means.patch(kinds.WORKLOADS, said, {"metadata": {"annotations": {MANIFESTS: kept}}})
         await self._mirror(said, owner)
         if said.status.paused is not None and not holds(said.status, "Admitted"):
@@ -184,11 +186,13 @@ class Life:
     # Making and mirroring
 
     async def _make(self, case: Case) -> float | None:
-        """A Workload for an owner that has none, unless it is over, or pods that Fairway bound stand on nodes without
-        one: those run on as used room."""
+        """A Workload for an owner that has none, unless it is over or told to go, or pods of a group that Fairway bound
+        stand on nodes without one: those run on as used room. A single pod that its owner left is adopted."""
         owner = case.owner
+        if await self._claim(case.pods) or (isinstance(owner, PodsOwner) and owner.is_deleted()):
+            return None
         held = filter(holds_room, owner.pods) if isinstance(owner, PodsOwner) else ()
-        if not all(is_of_others(pod) or is_its_own(pod) for pod in held):
+        if not all(is_of_others(pod) or is_its_own(pod) or is_left(pod) for pod in held):
             return None
         desired = self._desired(owner) if owner and owner.outcome() is None else None
         if owner is None or desired is None:
@@ -210,6 +214,15 @@ class Life:
             self.means.events.tell(owner.about(), "OtherScheduler", words, is_warning=True)
         await self.means.view.shown(ref(kinds.WORKLOADS, case.key), lambda seen: seen is not None)
         return None
+
+    async def _claim(self, pods: Iterable[PodObject]) -> bool:
+        """Gives pods that their owner left the label of the queue that they were bound for; whether there were any."""
+        left = [(it, it.metadata.annotations.get(IN_QUEUE)) for it in pods if is_left(it)]
+        lacking = [(it, queue) for it, queue in left if queue and QUEUE not in it.metadata.labels]
+        for pod, queue in lacking:
+            change = {"metadata": {"uid": pod.metadata.uid, "labels": {QUEUE: queue}}}
+            await self.means.view.caught_up(kinds.PODS, await self.means.client.patch(ref_of(pod), change))
+        return bool(lacking)
 
     def _gathers(self, key: str, owner: Owner | None) -> float | None:
         """Says once what a group of pods lacks that has not become whole; when to look again."""
@@ -239,6 +252,11 @@ class Life:
             self.means.events.tell(
                 About(kinds.PODS, meta.name, meta.uid, meta.namespace), GROUP_FULL, words, is_warning=True
             )
+
+    async def _manifests(self, said: WorkloadObject, owner: PodsOwner) -> str:
+        """Those that its bare pods are made again from, where they changed or its pods had an owner; else ""."""
+        is_kept = MANIFESTS in said.metadata.annotations
+        return followed(said, owner.pods) if is_kept else await keep(self.means.client, owner.pods)
 
     async def _mirror(self, said: WorkloadObject, owner: Owner) -> None:
         """The spec follows the owner's labels and annotations; its queue and podsets only while it holds no room, but
