@@ -505,7 +505,7 @@ class Life:
         if FINALIZER in said.metadata.finalizers and not lingers and not self.means.must_charge(said):
             left = [one for one in said.metadata.finalizers if one != FINALIZER]
             await self.means.patch(kinds.WORKLOADS, said, {"metadata": {"finalizers": left or None}})
-            if not life.is_over(said.status):
+            if not life.is_over(said.status) and not _is_scaled_away(said):
                 self.means.events.tell(*cancelled(said))
         return due
 
@@ -520,6 +520,14 @@ def _left_until(said: WorkloadObject, owner: Owner | None, now: float) -> float 
     grace = max(one.template.spec.termination_grace_period_seconds for one in said.spec.pod_sets)
     due = began + limit + DEADLINE_SECONDS + grace
     return due if began + limit <= now < due else None
+
+
+def _is_scaled_away(said: WorkloadObject) -> bool:
+    """Whether its pod went since what makes it was parked: that one is listed meanwhile."""
+    is_replica = MANIFESTS not in said.metadata.annotations and any(
+        kind_of(one) == ("", "Pod") for one in said.metadata.owner_references
+    )
+    return is_replica and life.is_parked(said.status)
 
 
 def cancelled(said: WorkloadObject) -> tuple[About, str, str]:
