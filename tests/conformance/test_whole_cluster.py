@@ -260,3 +260,15 @@ def test_kubectl_shows_the_node(kubectl, node):
     printed = kubectl("describe", "node", node)
     assert re.search(r"Ready\s+True", printed) and "Allocatable:" in printed and "Allocated resources:" in printed
     assert json.loads(kubectl("get", "node", node, "-o", "json"))["status"]["allocatable"]["cpu"]
+
+
+async def test_a_pod_whose_job_is_gone_waits_for_no_job_controller_and_can_be_deleted(api, jobs, pods):
+    await api.create(jobs, job("left", "exec sleep 1000"))
+    await api.until(jobs, "left", lambda thing: thing["status"].get("ready") == 1)
+    (own,) = await pods_of(api, pods, "left")
+    name = own["metadata"]["name"]
+    await api.delete(f"{jobs}/left", {"propagationPolicy": "Orphan"})
+    left = await api.until(pods, name, lambda thing: not thing["metadata"].get("finalizers"))
+    assert not left["metadata"].get("ownerReferences") and "deletionTimestamp" not in left["metadata"]
+    await api.delete(f"{pods}/{name}", {"gracePeriodSeconds": 1})
+    await api.gone(pods, name)

@@ -66,7 +66,7 @@ def test_jobs_that_fairway_started_run_on_when_it_is_installed_again() -> None:
         failed = [(await world.job(name))["status"].get("failed", 0) for name in ("one", "gang")]
         return after == before, failed, told
 
-    it_ran = "it ran on n1 already when Fairway was installed again; it counts as admitted there"
+    it_ran = "it ran on n1 already, for a workload that is no more; it counts as admitted there"
     assert play(story, node("n1")) == (True, [0, 0], {("Adopted", it_ran)})
 
 

@@ -177,6 +177,8 @@ def test_what_makes_its_pod_again_is_scaled_to_none_unless_it_has_several() -> N
         await world.clock.sleep(2 * LIMIT)
         found = [await world.client.get(ref) for ref in refs]
         notes = [it["metadata"].get("annotations") or {} for it in found]
-        return [(it["spec"]["replicas"], own.get("fairway.dev/parked")) for it, own in zip(found, notes)]
+        events = await world.client.list(Selection(kinds.EVENTS))
+        parked = [(it["spec"]["replicas"], own.get("fairway.dev/parked")) for it, own in zip(found, notes)]
+        return [parked, [it["message"] for it in events if it["reason"] == "Cancelled"]]
 
-    assert play_apps(story, node("n1", cpu=8)) == [(0, "1"), (0, "1"), (2, None)]
+    assert play_apps(story, node("n1", cpu=8)) == [[(0, "1"), (0, "1"), (2, None)], []]

@@ -316,23 +316,6 @@ def test_a_deleted_job_is_charged_before_its_workload_goes() -> None:
     assert 0.05 < status["budgetSpent"]["gpuHours"] < 0.06
 
 
-def test_the_pod_of_an_orphaned_job_runs_on_as_used_room() -> None:
-    async def story(world: World) -> tuple[list[str], str, list[str]]:
-        await world.apply(job("a", seconds=100, gpus=4))
-        await world.until(lambda: world.is_in("job-a", "Running"))
-        where = Ref(kinds.JOBS, "a", "default").path()
-        await world.server.handle(Request("DELETE", where, body=b'{"propagationPolicy": "Orphan"}'))
-        await world.clock.sleep(10)
-        left = names(await world.client.list(Selection(kinds.WORKLOADS)))
-        await world.apply(job("b", seconds=10, gpus=4))
-        await world.clock.sleep(20)
-        waits = (await world.workload("job-b"))["status"]["reason"]
-        await world.until(lambda: world.is_in("job-b", "Succeeded"), seconds=120)
-        return left, waits, [pod["status"]["phase"] for pod in await world.pods()]
-
-    assert play(story, node("n1", gpus=4)) == ([], "NoRoom", ["Succeeded", "Succeeded"])
-
-
 def test_a_pod_that_joins_a_group_while_it_runs_holds_its_room_once_and_gives_it_back() -> None:
     async def story(world: World) -> list[str]:
         await world.apply(pod("a", seconds=100, gpus=2))

@@ -61,7 +61,8 @@ def machine() -> Iterator[Path]:
     subprocess.run([interpreter(), "-m", "fairway.cli.main", "down", "--data-dir", str(folder / "data")],
                    env=environ(str(folder)), check=False)
     for user in USERS:
-        change("userdel", "-r", own(user), fine=False)
+        change("userdel", own(user), fine=False)  # the page removes some itself, and no home with them
+        shutil.rmtree(f"/home/{own(user)}", ignore_errors=True)
     for group in GROUPS:
         change("groupdel", own(group), fine=False)
     shutil.rmtree(folder)

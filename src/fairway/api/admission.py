@@ -35,8 +35,11 @@ INVALID, FORBIDDEN = "FieldValueInvalid", "FieldValueForbidden"
 ACCOUNTS = "system:serviceaccount:"
 CONTROLLERS = f"{ACCOUNTS}kube-system:"
 MOST_RULES = 20
-OF_CONTROLLER = (objects.ASSIGNED, objects.ATTEMPT, objects.POOL, objects.CHARGED, objects.RELEASED, objects.FREEZE,
-                 objects.SAVE)  # annotations of a pod
+OF_CONTROLLER = (
+    objects.ASSIGNED, objects.ATTEMPT, objects.IN_QUEUE, objects.POOL, objects.CHARGED, objects.RELEASED,
+    objects.FREEZE, objects.SAVE,
+)  # fmt: skip
+"""Annotations of a pod."""
 DISRUPTED = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 
 

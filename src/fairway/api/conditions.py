@@ -500,7 +500,7 @@ def adopted(pods: Sequence[PodObject]) -> str:
     nodes = sorted({pod.spec.node_name for pod in pods})
     on = _first(nodes)
     if any(ATTEMPT in pod.metadata.annotations for pod in pods):
-        return f"it ran on {on} already when Fairway was installed again; it counts as admitted there"
+        return f"it ran on {on} already, for a workload that is no more; it counts as admitted there"
     return f"{by} bound it to {on} before its turn; it counts as admitted there. To make it wait, {_OURS}"
 
 

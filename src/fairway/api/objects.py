@@ -32,6 +32,7 @@ CANCELLED = "Cancelled"  # the reason of an event, see cancelled.py
 GATE, SCHEDULER, MANIFESTS = "fairway.dev/admission", "fairway", "fairway.dev/pods"
 DEFAULT_SCHEDULER, HOLLOW = "default-scheduler", "fairway.dev/hollow"
 ATTEMPT = "fairway.dev/attempt"  # on a pod: name and uid of its Workload, and status.attempt; with slashes
+IN_QUEUE = "fairway.dev/in-queue"  # on a pod that was bound and has no queue label: the queue of its Workload
 RELEASED = "fairway.dev/released"  # on a pod that its Job owns no longer, and that is to go: the name of its Workload
 POOL, CHARGED = "fairway.dev/pool", "fairway.dev/charged"  # on a pod without a Workload: where, and that it was charged
 OVER = ("Succeeded", "Failed")  # phases of a pod, and of a Workload

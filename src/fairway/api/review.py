@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from . import owners
-from .objects import DEFAULT_SCHEDULER, MANAGED, QUEUE, SCHEDULER
+from .objects import DEFAULT_SCHEDULER, IN_QUEUE, MANAGED, QUEUE, SCHEDULER
 from .quantities import Malformed, shown
 
 Thing: TypeAlias = dict[str, object]
@@ -35,7 +35,7 @@ def queue_of(review: Review, said: Said | None) -> str:
         return ""
     space = review.lookup("Namespace", review.namespace)
     labels, shared = (part(one, "metadata", "labels") for one in (said, space))
-    is_managed = QUEUE in labels or shared.get(MANAGED) == "true"
+    is_managed = QUEUE in labels or IN_QUEUE in part(said, "metadata", "annotations") or shared.get(MANAGED) == "true"
     return str(labels.get(QUEUE) or owners.DEFAULT_QUEUE) if is_managed else ""
 
 

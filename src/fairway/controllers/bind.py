@@ -153,6 +153,13 @@ def is_of_others(pod: PodObject, uid: str = "") -> bool:
     return stays(pod) and not is_ours and not is_released(pod)
 
 
+def is_left(pod: PodObject) -> bool:
+    """Whether it runs on, though Fairway bound it for an owner that it has no longer; it is in no group."""
+    meta, is_single = pod.metadata, not group_of(pod.metadata, pod.spec)
+    is_bound = holds_room(pod) and not meta.is_going and objects.ATTEMPT in meta.annotations
+    return is_bound and is_single and controller_of(meta) is None and not is_released(pod)
+
+
 def is_released(pod: PodObject) -> bool:
     return objects.RELEASED in pod.metadata.annotations
 

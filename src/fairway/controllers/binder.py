@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from fairway.api.alone import attempt
-from fairway.api.objects import ATTEMPT, HOSTNAME, POOL, PodObject
+from fairway.api.objects import ATTEMPT, HOSTNAME, IN_QUEUE, POOL, QUEUE, USER, PodObject
 from fairway.api.types import WorkloadObject
 from fairway.api.workloads import key_of
 from fairway.engine import Admission
@@ -31,7 +31,7 @@ class Binder:
         raised when nothing is under way any more."""
         notes = {ATTEMPT: f"{said.metadata.name}/{said.metadata.uid}/{said.status.attempt}", **notes}
         rank = self.means.rank(key_of(said.metadata))
-        each = [self._bind_or_look(pod, place, notes, rank) for pod, place in given]
+        each = [self._bind_or_look(pod, place, {**_whose(said, pod), **notes}, rank) for pod, place in given]
         failed = [one for one in await asyncio.gather(*each, return_exceptions=True) if one]
         if failed:
             raise failed[0]
@@ -84,3 +84,9 @@ class Binder:
         """Returns when it is seen on a node, or is gone."""
         uid = pod.metadata.uid
         await self.means.view.shown(ref_of(pod), lambda it: it is None or it.metadata.uid != uid or it.spec.node_name)
+
+
+def _whose(said: WorkloadObject, pod: PodObject) -> dict[str, str]:
+    """The queue and the user of its Workload, where a pod does not say them itself: its owner may leave it."""
+    queue = {} if QUEUE in pod.metadata.labels else {IN_QUEUE: said.spec.queue}
+    return queue if USER in pod.metadata.annotations else {**queue, USER: said.spec.user}

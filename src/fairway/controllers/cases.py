@@ -234,7 +234,8 @@ class Cases:
         owner = owners.owner_of(meta)
         if owner is None and is_released(pod):
             return f"{meta.namespace}/{meta.annotations[objects.RELEASED]}"
-        if owner and (known := self._keys.get(meta.uid)):
+        known = self._keys.get(meta.uid)
+        if owner and known not in (None, f"{meta.namespace}/{_name(pod, None)}"):  # which it was while it had no owner
             return known
         top = self.view.top(meta.namespace, owner) if owner else None
         return f"{meta.namespace}/{_name(pod, top)}"

@@ -42,7 +42,7 @@ from fairway.kube.turnstile import side_by_side
 
 from . import bind
 from . import status as life
-from .bind import holds_room, is_of_others, is_released, ref_of
+from .bind import holds_room, is_left, is_of_others, is_released, ref_of
 from .binder import Binder
 from .cases import GROUP_FULL, Case
 from .held import served, value_of
@@ -108,7 +108,7 @@ class Life:
         if isinstance(owner, PodsOwner) and owner.is_deleted() and not is_evicted:
             await self.means.client.delete(ref(kinds.WORKLOADS, case.key), uid=said.metadata.uid)
             return None
-        if isinstance(owner, PodsOwner) and owner.is_remade and (kept := followed(said, owner.pods)):
+        if isinstance(owner, PodsOwner) and owner.is_remade and (kept := await self._manifests(said, owner)):
             notes = {objects.MANIFESTS: kept}
             return await self.means.patch(kinds.WORKLOADS, said, {"metadata": {"annotations": notes}})
         await self._mirror(said, owner)
@@ -156,11 +156,13 @@ class Life:
     # Making and mirroring
 
     async def _make(self, case: Case) -> float | None:
-        """A Workload for an owner that has none, unless it is over, or pods that Fairway bound stand on nodes without
-        one: those run on as used room."""
+        """A Workload for an owner that has none, unless it is over or told to go, or pods of a group that Fairway bound
+        stand on nodes without one: those run on as used room. A single pod that its owner left is adopted."""
         owner = case.owner
+        if await self._claim(case.pods) or (isinstance(owner, PodsOwner) and owner.is_deleted()):
+            return None
         held = filter(holds_room, owner.pods) if isinstance(owner, PodsOwner) else ()
-        if not all(is_of_others(pod) or is_its_own(pod) for pod in held):
+        if not all(is_of_others(pod) or is_its_own(pod) or is_left(pod) for pod in held):
             return None
         desired = self._desired(owner) if owner and owner.outcome() is None else None
         if owner is None or desired is None:
@@ -183,6 +185,15 @@ class Life:
             self.means.tell(owner, Said("OtherScheduler", words), is_warning=True)
         await self.means.view.shown(ref(kinds.WORKLOADS, case.key), lambda seen: seen is not None)
         return None
+
+    async def _claim(self, pods: Iterable[PodObject]) -> bool:
+        """Gives pods that their owner left the label of the queue that they were bound for; whether there were any."""
+        left = [(it, it.metadata.annotations.get(objects.IN_QUEUE)) for it in pods if is_left(it)]
+        lacking = [(it, queue) for it, queue in left if queue and objects.QUEUE not in it.metadata.labels]
+        for pod, queue in lacking:
+            change = {"metadata": {"uid": pod.metadata.uid, "labels": {objects.QUEUE: queue}}}
+            await self.means.view.caught_up(kinds.PODS, await self.means.client.patch(ref_of(pod), change))
+        return bool(lacking)
 
     def _gathers(self, key: str, owner: Owner | None) -> float | None:
         """Says once what a group of pods lacks that has not become whole; when to look again."""
@@ -212,6 +223,11 @@ class Life:
             self.means.events.tell(
                 About(kinds.PODS, meta.name, meta.uid, meta.namespace), GROUP_FULL, words, is_warning=True
             )
+
+    async def _manifests(self, said: WorkloadObject, owner: PodsOwner) -> str:
+        """Those that its bare pods are made again from, where they changed or its pods had an owner; else ""."""
+        is_kept = objects.MANIFESTS in said.metadata.annotations
+        return followed(said, owner.pods) if is_kept else await keep(self.means.client, owner.pods)
 
     async def _mirror(self, said: WorkloadObject, owner: Owner) -> None:
         """The spec follows the owner's labels and annotations; its queue and podsets only while it holds no room, but
@@ -457,7 +473,7 @@ class Life:
         if objects.FINALIZER in said.metadata.finalizers and not lingers and not self.means.must_charge(said):
             left = [one for one in said.metadata.finalizers if one != objects.FINALIZER]
             await self.means.patch(kinds.WORKLOADS, said, {"metadata": {"finalizers": left or None}})
-            if not said.status.is_over:
+            if not said.status.is_over and not _is_scaled_away(said):
                 self.means.events.tell(*cancelled(said))
         return due
 
@@ -472,6 +488,14 @@ def _left_until(said: WorkloadObject, owner: Owner | None, now: float) -> float 
     grace = max(one.template.spec.termination_grace_period_seconds for one in said.spec.pod_sets)
     due = began + limit + DEADLINE_SECONDS + grace
     return due if began + limit <= now < due else None
+
+
+def _is_scaled_away(said: WorkloadObject) -> bool:
+    """Whether its pod went since what makes it was parked: that one is listed meanwhile."""
+    is_replica = objects.MANIFESTS not in said.metadata.annotations and any(
+        kind_of(one) == ("", "Pod") for one in said.metadata.owner_references
+    )
+    return is_replica and life.is_parked(said.status)
 
 
 def cancelled(said: WorkloadObject) -> tuple[About, str, str]:

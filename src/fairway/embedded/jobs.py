@@ -4,6 +4,8 @@ What to do is decided in jobstatus.py; here it is done, through any API server. 
 crash or an answer that was lost: a pod's name follows from the job's state, so making it again finds it made; a status
 is written only over the version it was computed from. Own writes count as seen until the informer shows them. What
 tells people alone (pods that got ready, that a new Job is suspended) is written within 2 s, together with more.
+A pod whose Job is gone, or that lost it, no longer waits to be counted: its finalizer goes. The key of such pods names
+no Job.
 """
 
 import asyncio
@@ -76,7 +78,7 @@ class Jobs:
         if old and new and _owner(old) != _owner(new):  # released: it is a Job's no longer
             self._pod_changed(old, None)
         owner = _owner(pod)
-        if owner:
+        if owner[0] or (pod.is_tracked and not any(it.controller for it in pod.metadata.owner_references)):
             key, name = _key(pod.metadata.namespace, owner[0]), pod.metadata.name
             self._assumed[key].pop(name, None)
             if new:
@@ -93,10 +95,12 @@ class Jobs:
     async def _sync(self, key: str) -> float | None:
         job = self._job(key)
         uid = job.metadata.uid if job else ""
-        await self._release(key, [pod for pod in self._pods(key) if pod.is_tracked and _uid(pod) != uid])
+        others = [pod for pod in self._pods(key) if job is None or _uid(pod) != uid]
+        await self._release(key, [pod for pod in others if pod.is_tracked])
         if job is None:
-            for known in (self._owned, self._assumed, self._unwritten, self._written):
-                known.pop(key, None)
+            if not any(pod.is_tracked for pod in self._pods(key)):  # else one came meanwhile, and a turn with it
+                for known in (self._owned, self._assumed, self._unwritten, self._written):
+                    known.pop(key, None)
             return None
         step = self._settle(key, job)
         if step.is_expired:
