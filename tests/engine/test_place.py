@@ -1,5 +1,7 @@
 """Which nodes a workload gets: gangs, packing, spreading, and what Kubernetes lets a pod ask of a node."""
 
+from itertools import chain, cycle, islice, takewhile
+
 import numpy as np
 import pytest
 from builders import GIB, job, milli, node, pod, runs, world
@@ -23,6 +25,7 @@ from fairway.engine.model import (
     amounts,
 )
 from fairway.engine.place import Ask, place, place_gang, slots_of
+from fairway.engine.placement_cache import take
 from fairway.engine.state import snapshot_of
 
 
@@ -306,18 +309,22 @@ def test_the_short_way_of_single_pods_ends_where_the_long_way_does(steps, sizes,
 
 
 @settings(max_examples=60, deadline=None)
-@given(taken=steps, sizes=sizes, count=some.integers(2, 40), strategy=some.sampled_from(["Binpack", "Spread"]))
-def test_places_taken_at_once_are_those_taken_one_after_the_other(taken, sizes, count, strategy):
+@given(taken=steps, sizes=sizes, count=some.integers(2, 40), strategy=some.sampled_from(["Binpack", "Spread"]),
+       told=some.booleans())  # fmt: skip
+def test_places_taken_at_once_are_those_taken_one_after_the_other(taken, sizes, count, strategy, told):
     jobs = [job(f"j{i}", gpus=gpus, cpu=cpu) for i, (gpus, cpu) in enumerate(sizes)]
-    nodes = [node(f"n{i}", (0, 2, 4, 4, 3)[i % 5], cpu=6 + i % 3, chooser=("Kubelet", "Scheduler")[i % 2])
+    nodes = [node(f"n{i}", (0, 2, 4, 4, 3)[i % 5], cpu=6 + i % 3, chooser=("Kubelet", "Scheduler")[told and i % 2])
              for i in range(12)]
     snapshot = snapshot_of(world(*nodes, *jobs, pools=(Pool("default", strategy=strategy),)))
     drafts = Draft(snapshot), Draft(snapshot)
     for which, _ in taken[:10]:
         for draft in drafts:
-            slots_of(draft, Ask(jobs[which % len(jobs)], (1,)), "default").take(1)
-    at_once, singly = (slots_of(draft, Ask(jobs[0], (1,)), "default") for draft in drafts)
-    assert at_once.take(count) == [admission for _ in range(count) for admission in singly.take(1)]
+            take([slots_of(draft, Ask(jobs[which % len(jobs)], (1,)), "default")])
+    turns = [jobs[which % len(jobs)] for which, _ in islice(cycle(taken), count)]
+    lines = [[slots_of(draft, Ask(one, (1,)), "default") for one in turns] for draft in drafts]
+    of_a_kind = [at for at, one in enumerate(lines[0]) if one.kind == lines[0][0].kind]
+    at_once, singly = ([line[at] for at in of_a_kind] for line in lines)
+    assert take(at_once) == [*chain(*takewhile(bool, (take([one]) for one in singly)))]
     assert (drafts[0].free == drafts[1].free).all() and (drafts[0].device_free == drafts[1].device_free).all()
 
 

@@ -2,7 +2,8 @@
 
 What it means is `admit`, one workload after the other. The difference, for speed: what comes next is known beforehand
 where only one queue has workloads left, and where all ask for the same of what is governed: such starts only make the
-key of a queue larger, so their order is a merge, sorted at once. Limits are summed up, and likes take places in a row.
+key of a queue larger, so their order is a merge, sorted at once. Limits are summed up, and places are found at once for
+all that rank nodes alike (`take`).
 A batch ends where what comes next is not known, at a limit, and where the room ends; there `admit` decides.
 """
 
@@ -16,12 +17,12 @@ from .cycle import Cycle
 from .feasibility import Rows, Values
 from .model import Admission, Workload
 from .place import slots_of
-from .placement_cache import Slots
+from .placement_cache import take
 from .plan import Admit
 from .queueing import NO_SHARE, Order, PendingQueue, QueueNode
 from .quota import Account
 
-FEWEST_STARTS, MOST_STARTS, MOST_AHEAD = 8, 256, 4096
+FEWEST_STARTS, MOST_STARTS, MOST_AHEAD = 8, 256, 16_384
 """Starts in a row behind which a batch is tried, at first and at most, and workloads of a queue in it."""
 SAME_START = attrgetter("excluded_nodes", "kind", "topology", "paused")
 """What the start of a simple workload in idle room that is not kept depends on, beside its queue and podsets."""
@@ -62,14 +63,13 @@ class Batch:
         heads = [islice(line.waiting, at, None) for _, line, at in self.leaves]
         workloads = [next(heads[leaf]) for leaf in turns.tolist()]
         del workloads[self._within_limits(workloads) :]
-        slots: dict[int, Slots | None] = {}
-        for key, those in groupby(workloads, lambda one: id(one.podsets)):
-            alike = list(those)
-            if key not in slots:
-                slots[key] = slots_of(draft, self.cycle.ask(alike[0], (1,)), pool)
-            found = one.take(len(alike)) if (one := slots[key]) else []
-            admissions += found
-            if len(found) < len(alike):
+        classes = list(map(id, map(attrgetter("podsets"), workloads)))
+        samples = dict(zip(classes, workloads))
+        slots = {key: slots_of(draft, self.cycle.ask(one, (1,)), pool) for key, one in samples.items()}
+        known = iter(map(slots.get, classes).__next__, None)  # up to the first that has no slots
+        for _, those in groupby(known, attrgetter("kind")):
+            admissions += (found := take(run := list(those)))
+            if len(found) < len(run):
                 break
         del workloads[len(admissions) :]
         draft.start_placed(workloads, admissions)

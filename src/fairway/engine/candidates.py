@@ -58,10 +58,12 @@ class Victim:
     __slots__ = ("core", "lost", "one", "pods", "surplus")
 
     def __init__(self, one: Running, cycle: Cycle) -> None:
-        self.one, self.lost, podsets = one, set[PodAt](), one.workload.podsets
-        self.surplus = {podset.name: count - podset.min_count for podset, count in zip(
-            podsets, counts_of(podsets, one.admission)) if count > podset.min_count}  # fmt: skip
-        self.core, self.pods = Candidate(self, None, one.admission, cycle), dict[str, list[Candidate]]()
+        self.one = one
+        self.lost: set[PodAt] = set()  # not `set[PodAt]()`, which takes five times as long
+        self.pods: dict[str, list[Candidate]] = {}
+        self.core = Candidate(self, None, one.admission, cycle)
+        counts = zip(one.workload.podsets, self.core.counts)
+        self.surplus = {one.name: count - one.min_count for one, count in counts if count > one.min_count}
         for pod, alone in pods_of(one.admission, self.surplus) if self.surplus else ():
             self.pods.setdefault(pod[0], []).append(Candidate(self, pod, alone, cycle))
 
@@ -78,13 +80,14 @@ class Candidate:
     """What a victim can give at once: one surplus pod, or, `pod` None, all that is left of it. `order`: which goes
     first, its queue apart: lower priority, lower cost, younger; of one workload's pods the last rank."""
 
-    __slots__ = ("budgets", "cost", "counted", "key", "order", "pod", "queue", "rows", "victim")
+    __slots__ = ("budgets", "cost", "counted", "counts", "key", "order", "pod", "queue", "rows", "victim")
 
     def __init__(self, victim: Victim, pod: PodAt | None, admission: Admission, cycle: Cycle) -> None:
         self.victim, self.pod = victim, pod
         workload, (_, share, index) = victim.one.workload, pod or ("", 0, 0)
         self.key, self.queue, podsets = workload.key, workload.queue, workload.podsets
-        self.counted = cycle.tree.amounts(podsets, counts_of(podsets, admission), admission.pool)
+        self.counts = counts_of(podsets, admission)
+        self.counted = cycle.tree.amounts(podsets, self.counts, admission.pool)
         self.rows = cycle.draft.holdings(podsets, admission)
         budgets = cycle.snapshot.disruptions
         self.budgets = covered(budgets, podsets, admission) if budgets else ()
@@ -185,8 +188,8 @@ class CandidateSet:
     def most(self) -> Columns:
         """int64[resource, node]: all that the rule reaches; surplus counts twice where its core is reached too."""
         most = np.zeros_like(self.cycle.draft.free)
-        for row, candidates in self.by_row.items():
-            most[:, row] = np.sum([one.rows[row][: len(most)] for one in candidates], axis=0)
+        given = [(row, amounts[: len(most)]) for one in self.all for row, amounts in one.rows.items()]
+        np.add.at(most.T, np.array([row for row, _ in given], np.intp), [amounts for _, amounts in given] or 0)
         return most
 
     def paired(self, taker: Workload) -> list[tuple[Running, Shield]]:
@@ -224,11 +227,11 @@ class CandidateSet:
         return sorted(ordered, key=lambda one: (one in over, one.pod is None, ranks[one.queue]))
 
     def in_turn(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
-        """The same order for a caller that takes each before it asks for the next."""
-        if self._has_budgets or len({candidate.queue for candidate in candidates}) > 1:
+        """The same order for a caller that takes each before it asks for the next; they are given by `order`."""
+        if self._has_budgets or (len(self.queues) > 1 and len({candidate.queue for candidate in candidates}) > 1):
             yield from self._ranked_in_turn(candidates)
             return
-        for candidate in sorted(candidates, key=lambda one: (one.pod is None, one.order)):
+        for candidate in sorted(candidates, key=lambda one: one.pod is None):
             if not self.rule.may_lose(candidate.queue, None):
                 return
             yield candidate
@@ -403,7 +406,7 @@ def find_new_place(one: Running, cycle: Cycle, *, is_whole: bool = False) -> Adm
 def movable(victims: Iterable[Running], row: int, cycle: Cycle, spoken: Needs) -> dict[str, Needs]:
     """By key, the workloads that would find a place in the room that is idle now, off this node, and what they need
     there; in sum no more than there is room for beside what is spoken for."""
-    found, used, free = dict[str, Needs](), spoken.copy(), cycle.draft.free
+    found, used, free = dict[str, Needs](), spoken, cycle.draft.free
     for one in victims:
         if (known := _idle_place(one, row, cycle)) is None:
             continue
@@ -411,7 +414,7 @@ def movable(victims: Iterable[Running], row: int, cycle: Cycle, spoken: Needs) -
         sums = _idle_sums(there.pool, cycle)
         if all(sums[at[1]] - max(free[at[1], row], 0) >= amount + used[at] for at, amount in needs.items()):
             found[one.workload.key] = needs
-            used.update(needs)
+            used = used + needs
     return found
 
 

@@ -206,7 +206,7 @@ class Cycle:
     def start(self, workload: Workload, pool: str, placed: Placements) -> Admit:
         """It gets these places. What it takes of the room of a hold is at its own risk."""
         draft, admission = self.draft, Admission(pool, placed)
-        risks = self.timeline.stay(workload, admission) if self.timeline.windows else ""
+        risks = self.timeline.stay(workload, admission)
         draft.start(workload, admission)
         after = draft.waits_for(workload.podsets, admission) if draft.later else ()
         return Admit(workload.key, admission, after, risks)

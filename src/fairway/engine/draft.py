@@ -17,7 +17,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from .feasibility import Counts, Shape, Shapes, has_groups, request_of
+from .feasibility import Counts, Rows, Shape, Shapes, has_groups, request_of
 from .model import Admission, NodeShare, PodClass, PodSet, PodSetPlacement, Running, Workload
 from .pod_affinity import is_friend, keys_apart, meets, near
 from .policy import FAIRWAY, Policy
@@ -84,6 +84,12 @@ class Draft:
         for kind, times in Counter(kinds).items():
             self.tree.charge(last[kind], admissions[0].pool, (1,), times)
             self.tree.touched.add(kind[0])
+
+    def spend(self, rows: Rows, amounts: Columns) -> None:
+        """Pods take so much of these nodes, each once: int64[row, resource]; no device that is told apart."""
+        self.free[:, rows] -= amounts.T
+        self.log += rows.tolist()
+        self.version = len(self.log)
 
     def leave(self, key: str) -> None:
         """It is told to go: its room is free later."""
@@ -309,16 +315,17 @@ class Draft:
 
     def holdings(self, podsets: tuple[PodSet, ...], admission: Admission) -> dict[int, Room]:
         """The same as lists, which alike pods may share: they are not to be written."""
-        held, columns = dict[int, Room](), len(self.snapshot.resources)
+        held: dict[int, Room] = {}
+        columns = len(self.snapshot.resources)
         for pod, row, count, devices in self.shares(podsets, admission):
-            shape, key = self.shape(pod, admission.pool), (id(pod), admission.pool, count)
+            key = id(pod), admission.pool, count
             if key not in self._lists:
                 self._lists[key] = [0] * (columns + self.device_free.shape[1])
-                for column, amount in shape.request.needs:
+                for column, amount in self.shape(pod, admission.pool).request.needs:
                     self._lists[key][column] = amount * count
             amounts = self._lists[key].copy() if devices else self._lists[key]
             for one in devices:
-                for slot, part in self._slots(shape, row, one):
+                for slot, part in self._slots(self.shape(pod, admission.pool), row, one):
                     amounts[columns + slot] += part
             before = held.get(row)
             held[row] = [sum(pair) for pair in zip(before, amounts)] if before else amounts

@@ -60,6 +60,10 @@ class EvictionRule:
         return max(map(self.rank, queues), default=())
 
 
+class Reclaims(dict[tuple[object, ...], EvictionRule]):
+    """The rules of a cycle by which queues reclaim: one for all that ask for the same."""
+
+
 def rules_for(workload: Workload, pool: str, cycle: Cycle) -> list[EvictionRule]:
     """Its rights in a pool, in the order in which they are used."""
     found = []
@@ -76,7 +80,9 @@ def rules_for(workload: Workload, pool: str, cycle: Cycle) -> list[EvictionRule]
     is_entitled = over_share(workload, pool, cycle) is None
     if not is_entitled and not preempt:
         return found
-    reclaim = _reclaim(workload, pool, cycle)
+    known, is_within = cycle.memo.of(Reclaims), within_guaranteed(workload, pool, cycle)
+    key = workload.queue, id(workload.podsets), pool, is_within
+    reclaim = known.get(key) or known.setdefault(key, _reclaim(workload, pool, cycle, is_within=is_within))
     both = [_both(one, reclaim, lambda: not over_share(workload, pool, cycle)) for one in preempt]
     return [*found, *([reclaim] if is_entitled else ()), *preempt, *both]
 
@@ -121,10 +127,9 @@ def _preempt(workload: Workload, pool: str, cycle: Cycle) -> EvictionRule:
     return EvictionRule(Cause.PREEMPTED, equivalence, lambda: queues, touches, shield)
 
 
-def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> EvictionRule:
+def _reclaim(workload: Workload, pool: str, cycle: Cycle, *, is_within: bool) -> EvictionRule:
     """Another queue, judged at the level under the lowest common ancestor."""
     branch, asked = cycle.tree.branches[workload.queue], cycle.asked(workload, pool)
-    is_within = within_guaranteed(workload, pool, cycle)
 
     @cache
     def sides(queue: str) -> tuple[list[Account], bool, list[Account], Branch]:
@@ -150,11 +155,12 @@ def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> EvictionRule:
         """It is above max(guaranteed, share), or, if the asking side stays within its guaranteed, above its guaranteed;
         before losing it. Pods that it lost count for it, not against it."""
         (mine, is_asked, theirs, _), more, lost = sides(queue), asked if last is None else {}, last or {}
-        is_owed = is_asked and all(one.keeps_within(one.guaranteed, more) for one in mine)
         for account in theirs:
             for resource in account.resources:
-                due = account.guaranteed.get(resource, 0) if is_owed else account.entitlement(resource)
-                if account.held[resource] - account.absent[resource] + lost.get(resource, 0) > due:
+                held, least = account.held[resource] - account.absent[resource], account.guaranteed.get(resource, 0)
+                if (before := held + lost.get(resource, 0)) > max(least, account.share[resource]) or (
+                    before > least and is_asked and all(one.keeps_within(one.guaranteed, more) for one in mine)
+                ):
                     return True
         return False
 

@@ -141,15 +141,16 @@ def tolerated(snapshot: Snapshot, tolerations: tuple[Toleration, ...]) -> Mask:
 
 def usable(snapshot: Snapshot, pod: PodClass) -> Mask:
     """Nodes in use, and those that only a cordon or NotReady keeps out of use where the pod tolerates it."""
-    refused = frozenset(one for one in (CORDON, NOT_READY) if not tolerates(pod.tolerations, one))
-    return snapshot.is_usable | _not_implied(snapshot, refused)
+    return _without(snapshot, frozenset(one for one in (CORDON, NOT_READY) if not tolerates(pod.tolerations, one)))
 
 
 @of_nodes
-def _not_implied(snapshot: Snapshot, refused: frozenset[Taint]) -> Mask:
-    """Nodes that are up and whose state amounts to none of these taints."""
-    is_so = (one.is_up and refused.isdisjoint(implied(one)) for one in snapshot.nodes)
-    return np.fromiter(is_so, np.bool_)
+def _without(snapshot: Snapshot, refused: frozenset[Taint]) -> Mask:
+    """Nodes in use, and those that are up and whose state amounts to none of these taints."""
+    mask = snapshot.is_usable.copy()
+    for row in np.flatnonzero(~mask).tolist():
+        mask[row] = snapshot.nodes[row].is_up and refused.isdisjoint(implied(snapshot.nodes[row]))
+    return mask
 
 
 def pool_row(snapshot: Snapshot, pool: str) -> int:

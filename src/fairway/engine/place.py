@@ -71,8 +71,9 @@ def place(draft: Draft, ask: Ask, pool: str) -> Placements | None:
     repeated; a podset without pods to place is left out. One that is paused fits where it is frozen or nowhere."""
     if ask.workload.paused is not None:
         return _frozen_place(draft, ask, pool)
-    slots = slots_of(draft, ask, pool)
-    return place_gang(draft, ask, pool) if slots is None else slots.next()
+    if (slots := slots_of(draft, ask, pool)) is None:
+        return place_gang(draft, ask, pool)
+    return alone.podsets if (alone := slots.next()) else None
 
 
 def _frozen_place(draft: Draft, ask: Ask, pool: str) -> Placements | None:

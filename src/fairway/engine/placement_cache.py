@@ -9,7 +9,7 @@ each remember up to where the former have no room for them. It is sorted anew wh
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
-from itertools import chain, repeat
+from itertools import chain, groupby, repeat
 
 import numpy as np
 
@@ -97,6 +97,7 @@ class Ranking:
         self.base: list[float] = (-linear.base).tolist()
         self.least = min(self.base, default=0.0)
         self.is_inside: list[bool] = mask.tolist()
+        self.places: dict[tuple[str, int, bool], Admission] = {}  # of one pod, by its podset, row, whether on devices
         self.epoch, self.most = 0, max(LONG, int(np.count_nonzero(mask)) // LONG)
         self._sort()
 
@@ -145,37 +146,33 @@ class Slots:
         is_bound = self.packs and shape.request.size > 0
         self.bound = ranking.least - ranking.linear.slope * shape.request.size if is_bound else -np.inf, -1
         self.at, self.epoch = 0, 0
+        is_told = shape.request.devices > 0 and ranking.draft.device_free.shape[1] > 0
+        # Slots of one kind differ in what they take beside what nodes are ranked by.
+        self.kind = id(ranking), shape.request.size, podsets[0].name, is_told and id(podsets)
 
-    def next(self) -> tuple[PodSetPlacement, ...] | None:
-        """The best place for one more pod."""
-        draft, row = self.ranking.draft, self._first()
-        if row is None:
+    def next(self) -> Admission | None:
+        """The best place for one more pod; the same value as for another there, unless devices tell them apart."""
+        if (row := self._first()) is None:
             return None
-        share = choose(draft, self.shape, row, count=1)
-        return (PodSetPlacement(self.podsets[0].name, (share,)),) if share else None
+        key, known = (self.podsets[0].name, row, self.shape.request.devices > 0), self.ranking.places
+        if key not in known and (share := choose(self.ranking.draft, self.shape, row, count=1)) is not None:
+            admission = Admission(self.shape.pool, (PodSetPlacement(key[0], (share,)),))
+            if share.devices:
+                return admission
+            known[key] = admission
+        return known.get(key)
 
-    def take(self, count: int) -> list[Admission]:
-        """The admissions of so many workloads more, one after the other, as far as there is room; they are charged."""
-        draft, pool, name = self.ranking.draft, self.shape.pool, self.podsets[0].name
-        if count == 1:
-            if (placed := self.next()) is None:
-                return []
-            draft.charge(self.podsets, admission := Admission(pool, placed), 1)
-            return [admission]
-        used, turns, pods = np.unique(self._many(count), return_inverse=True, return_counts=True)
-        chosen = (choose(draft, self.shape, row, count=times) for row, times in zip(used.tolist(), pods.tolist()))
-        shares = tuple(share for share in chosen if share is not None)
-        draft.charge(self.podsets, Admission(pool, (PodSetPlacement(name, shares),)), 1)
-        each = [_each(pool, name, share) for share in shares]
-        return [next(each[at]) for at in turns.tolist()]
-
-    def _many(self, count: int) -> Rows:
-        """The row of each of so many pods more."""
+    def many(self, takes: Counts, count: int) -> Rows:
+        """The row of each of so many pods more, if they took that much by resource instead."""
         ranking, size = self.ranking, self.shape.request.size
         free, (base, column, slope) = ranking.draft.free, ranking.linear
-        rooms = np.minimum(np.where(ranking.mask, room_of(ranking.draft, self.shape, ...), 0), count)
+        needs = tuple((at, amount) for at, amount in enumerate(takes.tolist()) if amount)
+        request = self.shape.request._replace(needs=needs)
+        pods = room_of(ranking.draft, self.shape._replace(request=request), ...)
+        rooms = np.minimum(np.where(ranking.mask, pods, 0), count)
         if self.packs:  # a node that took one is the best for the next
             rows = np.argsort(-base - slope * free[column], kind="stable")
+            rows = rows[: int(np.searchsorted(np.cumsum(rooms[rows]), count)) + 1]
             return np.repeat(rows, rooms[rows])[:count]
         rows, nth = np.repeat(np.arange(len(rooms)), rooms), np.arange(rooms.sum())
         nth -= np.repeat(np.cumsum(rooms) - rooms, rooms)
@@ -223,6 +220,45 @@ class Slots:
             devices = self.ranking.draft.device_free[row].tolist()
             return not devices or devices[0] < 0 or devices.count(DEVICE) >= self.shape.request.devices
         return True
+
+
+def take(slots: list[Slots]) -> list[Admission]:
+    """The admissions of workloads of one pod, one after the other, as far as there is room; they are charged. All are
+    of one `kind`; where their places are not known at once, those of each half are, or of likes in a row."""
+    found = _take(slots)
+    rest, half = slots[len(found) :], (len(slots) - len(found)) // 2
+    is_long = len(rest) > slots[0].ranking.most
+    parts = [rest[:half], rest[half:]] if is_long else [list(alike) for _, alike in groupby(rest, id)]
+    for part in parts if len(set(map(id, slots))) > 1 else ():
+        found += (more := take(part))
+        if len(more) < len(part):
+            break
+    return found
+
+
+def _take(slots: list[Slots]) -> list[Admission]:
+    """The first of them, as far as pods with the most of each resource that one takes would have the same places as
+    pods with the least: each pod finds the room of the former at least, and that of the latter at most."""
+    first, draft, classes = slots[0], slots[0].ranking.draft, dict(zip(map(id, slots), slots))
+    if len(slots) == 1 and (admission := first.next()):
+        draft.charge(first.podsets, admission, 1)
+        return [admission]
+    needs = (dict(one.needs) for one in classes.values())
+    takes = np.array([[one.get(column, 0) for column in range(len(draft.free))] for one in needs], np.int64)
+    rows = first.many(takes.max(axis=0), len(slots)) if len(slots) > 1 else np.zeros(0, np.intp)
+    if len(classes) > 1:
+        rows = rows[np.logical_and.accumulate(rows == first.many(takes.min(axis=0), len(slots))[: len(rows)])]
+    used, turns, pods = np.unique(rows, return_inverse=True, return_counts=True)
+    chosen = (choose(draft, first.shape, row, count=times) for row, times in zip(used.tolist(), pods.tolist()))
+    pool, name, shares = first.shape.pool, first.podsets[0].name, [share for share in chosen if share is not None]
+    if len(classes) == 1:
+        draft.charge(first.podsets, Admission(pool, (PodSetPlacement(name, tuple(shares)),)), 1)
+    elif len(rows):
+        number = dict(zip(classes, range(len(classes))))
+        amounts = takes[[number[id(one)] for one in slots[: len(rows)]]][np.argsort(turns, kind="stable")]
+        draft.spend(used, np.add.reduceat(amounts, np.cumsum(pods) - pods))
+    each = [_each(pool, name, share) for share in shares]
+    return [next(each[at]) for at in turns.tolist()]
 
 
 def _each(pool: str, name: str, share: NodeShare) -> Iterator[Admission]:

@@ -209,9 +209,9 @@ class Wait:
     is_guess: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Keep:
-    """Go on as it is. `short`: why an elastic workload gets no more pods now."""
+    """Go on as it is. `short`: why an elastic workload gets no more pods now. Not frozen, as `Admit`."""
 
     workload: str
     short: Why | None = None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from itertools import islice, repeat, takewhile
 from math import inf, log2
-from operator import attrgetter
+from operator import attrgetter, mul
 from typing import Protocol
 
 import numpy as np
@@ -239,13 +239,14 @@ def numbered(name: str, line: list[Workload], memo: Memo, *, is_learned: bool) -
     last, key, numbers = memo.of(LastLikes), (name, is_learned), memo.of(Numbers)
     before, were = last.get(key, ([], []))
     same = len(before) if line[: len(before)] == before else 0  # most often it is what it was, and some more behind
-    for one in line[same:]:
-        if id(one) not in known:
-            named = (one.user, job_family(one.name)) if is_learned else ()
-            number = numbers.setdefault((id(one.podsets), id(one.topology), ALIKE(one), named), len(numbers) + 1)
-            is_plain = not (one.backs_off_until or one.after) and one.is_active
-            known[id(one)] = one, number if is_plain else -number
-    found = were[:same] + [known[id(one)][1] for one in line[same:]]
+    rest = line[same:]
+    new = [one for one in rest if id(one) not in known]
+    named = ((one.user, job_family(one.name)) for one in new) if is_learned else repeat(())
+    podsets, topologies = (map(id, map(attrgetter(name), new)) for name in ("podsets", "topology"))
+    signs = [1 if one.is_active and not (one.backs_off_until or one.after) else -1 for one in new]
+    signed = map(mul, map(numbers.__getitem__, zip(podsets, topologies, map(ALIKE, new), named)), signs)
+    known.update(zip(map(id, new), zip(new, signed)))
+    found = were[:same] + [number for _, number in map(known.__getitem__, map(id, rest))]
     last[key] = line, found
     return found
 

@@ -49,10 +49,6 @@ class Account:
         """Its demand: what it holds and what waits, capped by its limit."""
         return min(self.demand[resource], self.limit.get(resource, NEVER))
 
-    def entitlement(self, resource: str) -> int:
-        """Up to this it loses nothing: max(guaranteed, share)."""
-        return max(self.guaranteed.get(resource, 0), self.share[resource])
-
     def keeps_within(self, bounds: Demand, amounts: Demand) -> bool:
         """Whether with these amounts it holds no more than `bounds` of any governed resource."""
         return all(self.held[one] + amounts.get(one, 0) <= bounds.get(one, 0) for one in self.resources)

@@ -246,7 +246,8 @@ def is_fair(search: Search) -> bool:
         return not evicted and not _over_budget(search)
     if search.candidates.rule.cause is Cause.RECLAIMED or search.candidates.rule.is_mixed:
         own = search.workload.queue
-        others = [(queue, one.core.counted) for one in evicted if (queue := one.one.workload.queue) != own]
+        pairs = ((one.one.workload.queue, one.core.counted) for one in evicted)
+        others = [*{(queue, id(lost)): (queue, lost) for queue, lost in pairs if queue != own}.values()]
         pool = search.candidates.pool
         if search.candidates.rule.is_mixed and over_share(search.workload, pool, cycle, has_started=True):
             return False

@@ -196,6 +196,8 @@ class Timeline:
         """Count what it takes of the room and quota that windows leave, now that it starts; a trial undoes it. Returns
         the owner of the first hold into whose room it starts, "" where it takes nothing of any: what was learned says
         when it will be gone, and nothing but that owner makes it go."""
+        if not self.windows:
+            return ""
         owner, footprint = "", self.draft.footprint(workload.podsets, admission)
         against, is_bound = self.against(workload), self.draft.tree.time_limit(workload) is not None
         rest = sum(footprint.values(), np.zeros((), np.int64))

@@ -302,7 +302,7 @@ class Learned:
         if found is None:
             names, held = groups(one), gpus(one)
             like = one.queue, names[0], held, one.time_limit, one.expected_runtime
-            number = self._numbers.setdefault(like, len(self._numbers) + 1)
+            number = self._numbers[like]
             found = self._runtime_groups[id(one)] = RuntimeGroup(one, names, held, number)
         return found
 

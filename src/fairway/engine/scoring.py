@@ -217,5 +217,5 @@ def wishes(snapshot: Snapshot, preferences: tuple[Preference, ...], tolerations:
 @of_nodes
 def _calm(snapshot: Snapshot) -> Values:
     """0 where measured use is low, falling to -1 from BUSY on with the busiest resource [Trimaran]."""
-    worst = np.array([max((use for _, use in node.load), default=0) for node in snapshot.nodes], np.float64)
+    worst = np.array([max([use for _, use in one.load]) if one.load else 0 for one in snapshot.nodes], np.float64)
     return -np.clip((worst - BUSY) / (1000 - BUSY), 0, 1)

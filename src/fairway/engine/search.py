@@ -9,7 +9,7 @@ kept unless it is kept there.
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from copy import deepcopy
-from functools import partial
+from functools import partial, reduce
 from itertools import chain
 from operator import attrgetter
 
@@ -117,8 +117,8 @@ class Search:
         for podset, count in zip(self.workload.podsets, self.cycle.least(self.workload)):
             shape = self._ahead.shape(podset.pod, pool)
             request, mask = shape.request, cache.mask(shape)
-            fit = [free[column, mask] // amount for column, amount in request.needs]
-            if not request.is_known or (fit and int(np.min(fit, axis=0).sum()) < count):
+            fit = [free[column] // amount for column, amount in request.needs]
+            if not request.is_known or (fit and int(reduce(np.minimum, fit)[mask].sum()) < count):
                 return False
         return True
 

@@ -39,6 +39,10 @@ class ByWorkload(dict[Key, Value]):
 class Numbers(ByWorkload[object, int]):
     """From 1 on, by what is alike."""
 
+    def __missing__(self, key: object) -> int:
+        self[key] = number = len(self) + 1
+        return number
+
 
 class Memo:
     def __init__(self) -> None:

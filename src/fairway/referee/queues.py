@@ -321,13 +321,14 @@ def unmet(view: PlanView) -> list[Item]:
     they may use, and by those that run with fewer pods than they could have."""
     snapshot, stopped = view.snapshot, (Reason.QUEUE_STOPPED, Reason.DEPENDENCY_PENDING)
     missing: dict[object, Admission] = {}
-    def lacks(one: Workload, pool: str, counts: Iterable[int]) -> Iterator[Item]:
-        pods = tuple(podset.count - count for podset, count in zip(one.podsets, counts))
-        if any(pods):
-            podsets = tuple(PodSetPlacement(it.name, (NodeShare("", n),)) for it, n in zip(one.podsets, pods))
-            yield Item(one, missing.setdefault((id(one.podsets), pool, pods), Admission(pool, podsets)), "stands")
+    def lacks(one: Workload, pool: str, counts: Iterable[int]) -> Item | None:
+        if not any(pods := tuple([podset.count - count for podset, count in zip(one.podsets, counts)])):
+            return None
+        podsets = tuple(PodSetPlacement(it.name, (NodeShare("", n),)) for it, n in zip(one.podsets, pods))
+        return Item(one, missing.setdefault((id(one.podsets), pool, pods), Admission(pool, podsets)), "stands")
     asking = [one for one in snapshot.pending if refusal(view, one) not in stopped]
     waiting = (lacks(one, pool.name, repeat(0)) for one in asking for pool in snapshot.pools
                if all(pool.name in names for names in (one.pools, *(at.pools for at in view.path(one))) if names))
-    running = ((one.workload, one.admission) for one in snapshot.running)
-    return [*chain(*waiting, *(lacks(one, held.pool, counts_of(one.podsets, held)) for one, held in running))]
+    held = ((one.workload, one.admission) for one in snapshot.running)
+    running = (lacks(one, there.pool, counts_of(one.podsets, there)) for one, there in held)
+    return [item for item in chain(waiting, running) if item]
