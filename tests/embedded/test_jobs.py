@@ -112,18 +112,19 @@ def test_a_job_runs_so_many_pods_at_once_until_so_many_have_succeeded():
     play(story)
 
 
-def test_pods_of_an_indexed_job_know_their_index():
+@pytest.mark.parametrize("name, host", [("a", "a"), ("a.b", "a-b")])
+def test_pods_of_an_indexed_job_know_their_index(name: str, host: str):
     async def story(client: Client) -> None:
-        indexed = job("a", annotations=lasting(5), completions=3, parallelism=3, completionMode="Indexed")
+        indexed = job(name, annotations=lasting(5), completions=3, parallelism=3, completionMode="Indexed")
         await client.create(kinds.JOBS, indexed)
-        pods = sorted(await active(client, "a", 3), key=lambda pod: pod["spec"]["hostname"])
+        pods = sorted(await active(client, name, 3), key=lambda pod: pod["spec"]["hostname"])
         for index, pod in enumerate(pods):
             meta, container = pod["metadata"], pod["spec"]["containers"][0]
             assert meta["annotations"]["batch.kubernetes.io/job-completion-index"] == str(index)
             assert meta["labels"]["batch.kubernetes.io/job-completion-index"] == str(index)
-            assert meta["name"].startswith(f"a-{index}-") and pod["spec"]["hostname"] == f"a-{index}"
+            assert meta["name"].startswith(f"{name}-{index}-") and pod["spec"]["hostname"] == f"{host}-{index}"
             assert [it["name"] for it in container["env"]] == ["JOB_COMPLETION_INDEX"]
-        assert (await state(client, "a", "Complete"))["completedIndexes"] == "0-2"
+        assert (await state(client, name, "Complete"))["completedIndexes"] == "0-2"
 
     play(story)
 

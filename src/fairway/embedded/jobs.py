@@ -254,7 +254,7 @@ def _pod(job: Job, index: int | None, taken: set[str], times: Counter[int] | Non
         annotations[WORLD_SIZE] = str(job.spec.completions)
         if times is not None:
             annotations[FAILURES] = str(times[index])
-        spec.setdefault("hostname", f"{name[:62 - len(str(index))]}-{index}")
+        spec.setdefault("hostname", f"{name[:62 - len(str(index))]}-{index}".replace(".", "-"))
         for field in ("containers", "initContainers"):
             if field in spec:
                 spec[field] = [_indexed(container) for container in spec[field]]

@@ -166,7 +166,8 @@ def _pod(it: Stateful, number: int) -> Thing:
     template = it.one.spec["template"] if revision == it.update else it.revisions[revision].data["spec"]["template"]
     about, name = template.get("metadata") or {}, f"{it.one.metadata.name}-{number}"
     labels = {**about.get("labels", {}), POD_NAME: name, INDEX: str(number), REVISION: revision}
-    spec: dict[str, Any] = {"hostname": name, "subdomain": it.one.spec.get("serviceName", ""), **template["spec"]}
+    host = name.replace(".", "-")[:63].rstrip("-")
+    spec: dict[str, Any] = {"hostname": host, "subdomain": it.one.spec.get("serviceName", ""), **template["spec"]}
     spec = {field: value for field, value in spec.items() if value != ""}
     return {"metadata": {"name": name, "labels": labels, "annotations": about.get("annotations", {})}, "spec": spec}
 
