@@ -83,7 +83,7 @@ def test_why_tells_for_how_long_it_is_so_where_that_is_known(
 
 def test_gpus_are_those_held_of_those_asked_for() -> None:
     def gpus(one: Listed) -> str:
-        return row(one, {}, "", NOW)[HEAD.index("GPUS")]
+        return row(one, {}, "", NOW, {})[HEAD.index("GPUS")]
 
     assert gpus(listed("a", "Running", nodes={"n1": 4, "n2": 4})) == "8"
     assert gpus(listed("a", "Running", nodes={"n1": 4, "n2": 2})) == "6/8"
@@ -92,8 +92,8 @@ def test_gpus_are_those_held_of_those_asked_for() -> None:
 
 
 def test_where_is_the_node_or_the_number_of_nodes() -> None:
-    assert row(listed("a", "Running", nodes={"n1": 8}), {}, "", NOW)[HEAD.index("WHERE")] == "n1"
-    assert row(listed("a", "Running", nodes={"n1": 4, "n2": 4}), {}, "", NOW)[HEAD.index("WHERE")] == "2 nodes"
+    assert row(listed("a", "Running", nodes={"n1": 8}), {}, "", NOW, {})[HEAD.index("WHERE")] == "n1"
+    assert row(listed("a", "Running", nodes={"n1": 4, "n2": 4}), {}, "", NOW, {})[HEAD.index("WHERE")] == "2 nodes"
 
 
 def test_what_runs_ends_by_its_time_limit_or_that_of_its_queue_else_when_it_is_expected_to() -> None:
@@ -361,7 +361,7 @@ def test_an_elastic_workload_shows_how_many_pods_it_has_of_those_it_could_have()
     def pods(least: int | None, phase: str = "Running") -> str:
         one = listed("a", phase, nodes={"n1": 1, "n2": 1})
         one.spec.pod_sets[0].min_count = least
-        return row(one, {}, "", NOW)[HEAD.index("PODS")]
+        return row(one, {}, "", NOW, {})[HEAD.index("PODS")]
 
     assert (pods(2), pods(None), pods(8), pods(2, "Succeeded")) == ("2/8", "", "", "")
 

@@ -121,7 +121,7 @@ def test_of_a_budget_what_counts_now_is_told_with_the_time_of_its_end(
 
 
 def test_a_node_names_the_users_and_their_gpus() -> None:
-    found = users([workload("a", "nlp", "2", {"n1": 2, "n2": 1}, Listed), workload("b", "nlp", "1", None, Listed)])
+    found = users([workload("a", "nlp", "2", {"n1": 2, "n2": 1}, Listed), workload("b", "nlp", "1", None, Listed)], {})
     assert found == {"n1": {"ann": 4.0}, "n2": {"ann": 2.0}}
     node = {"metadata": {"name": "n1"}, "spec": {}}
     assert _node_line(node, Counter(), Counter({"ann": 1.0}))[-1] == "ann (1 GPU)"
@@ -133,6 +133,21 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     machine.run("up", "--detach", "--cpus", "4", "--fake-gpus", "2")
     yield machine
     machine.run("down")
+
+
+def test_a_part_of_a_gpu_by_its_memory_is_the_same_figure_everywhere(machine: Machine) -> None:
+    container = {"name": "main", "image": "none", "command": ["sleep", "600"], "resources": {"requests": {"cpu": "1"}}}
+    meta = {"name": "part", "annotations": {"fairway.dev/gpu-memory": "60Gi"}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": [container]}}
+    (machine.folder / "part.json").write_text(json.dumps(pod))
+    machine.run("submit", "-f", "part.json")
+    machine.until("part", "Running")
+    live = json.loads(machine.run("queues", "-o", "json"))["live"]["default"]
+    assert live["usage"]["default"][GPU] == "750m"
+    assert re.search(r"^\S+ +Ready +2 +0.75 +1.25 .* admin \(0.75 GPUs\)$", machine.run("nodes"), re.MULTILINE)
+    head, line = machine.run("ls").splitlines()[:2]
+    assert "0.75" in line[head.index("GPUS") :].split()[:1]
+    machine.run("cancel", "part")
 
 
 def test_queues_and_nodes_show_a_job_as_soon_as_it_runs(machine: Machine) -> None:

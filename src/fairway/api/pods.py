@@ -212,12 +212,18 @@ def selectable(selector: engine.Selector) -> Iterator[Selected]:
         yield from ((one.key, value) for value in values)
 
 
-def requests_of(pod: Mapping[str, object]) -> engine.Amounts:
-    """What a pod object requests; a part of a GPU counts as that part."""
+def requests_of(pod: Mapping[str, object], memory: int = 0) -> engine.Amounts:
+    """What a pod object requests; a part of a GPU counts as that part. `memory`: bytes of a device, 0 if unknown."""
     read = msgspec.convert(pod, objects.PodObject)
-    fraction, memory = _part_of_device(read.metadata.annotations)
-    found = dict(requests(read.spec))
-    return engine.amounts(found | {engine.GPU: fraction} if fraction or memory else found)
+    found, part = dict(requests(read.spec)), part_of(read.metadata.annotations, memory)
+    return engine.amounts(found | {engine.GPU: part} if part else found)
+
+
+def part_of(annotations: Labels, memory: int) -> int:
+    """Milli-GPU of one shared device with so many bytes, as a decision counts it; 0 where they are unknown. Raises
+    Malformed."""
+    fraction, own = _part_of_device(annotations)
+    return engine.shared(engine.PodClass(gpu_fraction=fraction, gpu_memory=own), memory) if fraction or memory else 0
 
 
 def requests(spec: objects.PodSpec) -> engine.Amounts:

@@ -15,7 +15,7 @@ from fairway.api import names
 
 from .output import clock_time, in_local_time, lasted, seconds, start
 
-GPU = "nvidia.com/gpu"
+GPU, BY_MEMORY = "nvidia.com/gpu", "fairway.dev/gpu-memory"
 OTHER_MAKERS = ("amd.com/gpu", "gpu.intel.com/xe", "gpu.intel.com/i915")
 NUMBERS = re.compile(r"(\d{1,18})")
 DAY_SECONDS = 86_400.0
@@ -74,11 +74,16 @@ class PodSet(Part):
     min_count: int | None = None
     template: Template | None = None
 
-    def gpus(self) -> float:
-        """GPUs of one pod; a shared one by its fraction."""
+    def gpus(self, memory: int = 0) -> float:
+        """GPUs of one pod; a shared one by its fraction, or its part of the `memory` of a device: bytes, 0 if unknown.
+        """
         notes = (self.template and self.template.metadata and self.template.metadata.annotations) or {}
         if "fairway.dev/gpu-fraction" in notes:
             return float(notes["fairway.dev/gpu-fraction"])
+        if BY_MEMORY in notes:
+            from fairway.api.pods import part_of
+
+            return part_of(notes, memory) / 1000
         containers = (self.template and self.template.spec and self.template.spec.containers) or ()
         asked = [{**(it.resources.limits or {}), **(it.resources.requests or {})} for it in containers if it.resources]
         return sum(float(it.get(name, 0)) for it in asked for name in (GPU, *OTHER_MAKERS))
@@ -187,15 +192,21 @@ class Listed(Part, dict=True):
         said = (self.metadata.annotations or {}).get("fairway.dev/submitted") or self.metadata.creation_timestamp
         return seconds(said) if said else 0.0
 
-    def gpus(self) -> tuple[float, float]:
-        """What it holds, and what it asks for."""
-        podsets = self.spec.pod_sets or []
-        asked = sum(it.count * it.gpus() for it in podsets)
+    def gpus(self, memory: Mapping[str, int]) -> tuple[float, float]:
+        """What it holds, and what it asks for. `memory`: bytes of a device by node; what is not placed is counted by
+        the smallest."""
+        podsets, least = self.spec.pod_sets or [], min(memory.values(), default=0)
+        asked = round(sum(it.count * it.gpus(least) for it in podsets), 3)
         if self.status.admission is None or self.state in ("waiting", *OVER):
             return 0.0, asked
-        each = {it.name: it.gpus() for it in podsets}
-        placed = self.status.admission.pod_sets or ()
-        return sum(each.get(it.name, 0.0) * (on.count or 1) for it in placed for on in it.nodes or ()), asked
+        each, placed = {it.name: it for it in podsets}, self.status.admission.pod_sets or ()
+        held = ((each.get(it.name, PodSet()), on) for it in placed for on in it.nodes or ())
+        return round(sum(it.gpus(memory.get(on.node, 0)) * (on.count or 1) for it, on in held), 3), asked
+
+    def shares_memory(self) -> bool:
+        """Whether it asks for a part of a GPU by its memory."""
+        metas = (it.template and it.template.metadata for it in self.spec.pod_sets or ())
+        return any(BY_MEMORY in ((it and it.annotations) or ()) for it in metas)
 
     def pods(self) -> str:
         """Of an elastic one that holds places: how many pods it has, of all that it could have."""
@@ -236,9 +247,10 @@ LESS = ["PRIORITY", "USER", "WHERE", "ENDS BY", "SINCE", "POSITION", "DONE", "PO
 """The columns that a narrow terminal does without, in this order."""
 
 
-def row(one: Listed, limits: Mapping[str, float], done: str, now: float) -> list[str]:
-    """The cells under HEAD. `limits`: by queue, the time limit of what names none; `done`: of an array, n/all."""
-    held, asked = one.gpus()
+def row(one: Listed, limits: Mapping[str, float], done: str, now: float, memory: Mapping[str, int]) -> list[str]:
+    """The cells under HEAD. `limits`: by queue, the time limit of what names none; `done`: of an array, n/all;
+    `memory`: bytes of a GPU by node."""
+    held, asked = one.gpus(memory)
     gpus = "" if not asked else f"{asked:g}" if held == asked or one.state in OVER else f"{held:g}/{asked:g}"
     is_waiting = one.state == "waiting"
     since, position = clock_time(one.since(), now), str(one.status.position or "") if is_waiting else ""

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import click
@@ -14,9 +14,10 @@ from fairway.kube.kinds import Selection
 
 from .alone import alone
 from .connect import allowed, on_cluster, unseen
-from .listing import GPU, Listed, natural
+from .listing import GPU, Listed, PodSet, natural
 from .main import Command
 from .output import listing_option, print_names, print_table, show
+from .rows import memories
 
 Thing = dict[str, Any]
 LIMITS = "fairway.dev/LimitsEnforced"  # a condition
@@ -31,8 +32,9 @@ async def nodes(client: Client, namespace: str, output: str) -> None:
     items = sorted(await client.list(Selection(kinds.NODES)), key=lambda it: natural(it["metadata"]["name"]))
     if output == "name":
         return print_names(items)
-    pods, by = await allowed(client.list(Selection(kinds.PODS))), users(await _workloads(client))
-    rows = [_node_line(it, None if pods is None else _used(pods), by[it["metadata"]["name"]]) for it in items]
+    pods, memory = await allowed(client.list(Selection(kinds.PODS))), await memories(client)
+    by, used = users(await _workloads(client), memory), None if pods is None else _used(pods, memory)
+    rows = [_node_line(it, used, by[it["metadata"]["name"]]) for it in items]
     less = () if output == "wide" else ("PRODUCT", "PODS", "CPU USED", "CPU")
 
     def table() -> None:
@@ -74,19 +76,21 @@ async def _workloads(client: Client) -> list[Listed]:
     return []
 
 
-def users(workloads: Iterable[Listed]) -> dict[str, Counter[str]]:
-    """Node → user → the GPUs that the user's workloads hold there; 0 for those that hold none."""
+def users(workloads: Iterable[Listed], memory: Mapping[str, int]) -> dict[str, Counter[str]]:
+    """Node → user → the GPUs that the user's workloads hold there; 0 for those that hold none. `memory`: bytes of a GPU
+    by node."""
     found: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for one in workloads:
         if one.state in ("running", "retrying", "starting", "stopping") and one.status.admission:
-            each = {it.name: it.gpus() for it in one.spec.pod_sets or ()}
+            each = {it.name: it for it in one.spec.pod_sets or ()}
             for part in one.status.admission.pod_sets or ():
                 for on in part.nodes or ():
-                    found[on.node][one.user or "?"] += each.get(part.name, 0) * (on.count or 1)  # type: ignore[assignment]
+                    own = each.get(part.name, PodSet()).gpus(memory.get(on.node, 0))
+                    found[on.node][one.user or "?"] += own * (on.count or 1)  # type: ignore[assignment]
     return found
 
 
-def _used(pods: list[Thing]) -> dict[tuple[str, str], int]:
+def _used(pods: list[Thing], memory: Mapping[str, int]) -> dict[tuple[str, str], int]:
     """(node, resource) → what its live pods request."""
     from fairway.api.pods import requests_of
 
@@ -95,7 +99,7 @@ def _used(pods: list[Thing]) -> dict[tuple[str, str], int]:
         phase = (pod.get("status") or {}).get("phase")
         if (node := pod["spec"].get("nodeName")) and phase not in ("Succeeded", "Failed"):
             used[node, "pods"] += 1
-            for resource, amount in requests_of(pod):
+            for resource, amount in requests_of(pod, memory.get(node, 0)):
                 used[node, resource] += amount if resource == "memory" or not _is_frozen(pod) else 0
     return used
 

@@ -28,6 +28,7 @@ from .leader import warn
 from .listing import GPU, Meta, Part, Placement, PodMeta, natural
 from .main import Command
 from .output import clock_time, listing_option, print_names, print_table, show, span
+from .rows import memories
 
 Thing = dict[str, Any]
 
@@ -78,9 +79,10 @@ class Tally:
 
 
 class Requests:
-    """What a pod of a podset requests; read once for all that are alike."""
+    """What a pod of a podset requests; read once for all that are alike. `memory`: bytes of a GPU, 0 if unknown."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: int) -> None:
+        self._memory = memory
         self._known: dict[tuple[bytes, tuple[tuple[str, str], ...]], Mapping[str, int]] = {}
 
     def of(self, podset: PodSet) -> Mapping[str, int]:
@@ -89,7 +91,7 @@ class Requests:
         key = bytes(template.spec), tuple(notes.items())
         if key not in self._known:
             pod = {"metadata": {"annotations": notes}, "spec": msgspec.json.decode(template.spec)}
-            self._known[key] = dict(requests_of(pod))
+            self._known[key] = dict(requests_of(pod, self._memory))
         return self._known[key]
 
 
@@ -114,14 +116,15 @@ async def _live(client: Client, items: list[Thing]) -> dict[str, Tally] | None:
     with unseen():
         found = await client.list(Selection(kinds.WORKLOADS), Held)
         own = await alone(client, "", {(it.metadata.namespace, it.metadata.name) for it in found})
-        return tallies(parents, found + [msgspec.json.decode(msgspec.json.encode(it), type=Held) for it in own])
+        found += [msgspec.json.decode(msgspec.json.encode(it), type=Held) for it in own]
+        return tallies(parents, found, min((await memories(client)).values(), default=0))
     return None
 
 
-def tallies(parents: Mapping[str, str], workloads: Iterable[Held]) -> dict[str, Tally]:
-    """What each queue has; what a queue has its parents have too."""
+def tallies(parents: Mapping[str, str], workloads: Iterable[Held], memory: int = 0) -> dict[str, Tally]:
+    """What each queue has; what a queue has its parents have too. `memory`: bytes of a GPU, 0 if unknown."""
     own: defaultdict[str, Tally] = defaultdict(Tally)
-    requests = Requests()
+    requests = Requests(memory)
     for one in workloads:
         if one.status.phase in ("Succeeded", "Failed"):
             continue

@@ -1,6 +1,7 @@
 """The rows of `fairway ls`: which Workloads a filter takes, what is read beside them, and the columns shown."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,17 +121,36 @@ async def chosen(client: Client, namespace: str, labels: str, of: Sequence[Kind]
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What rows need beside the workloads. `limits`: the time limit by queue; `done`: by key, of arrays."""
+    """What rows need beside the workloads. `limits`: the time limit by queue; `done`: by key, of arrays;
+    `memory`: bytes of a GPU by node, where a workload asks by it."""
 
     now: float
     limits: Mapping[str, float]
     done: Mapping[tuple[str, str], str]
+    memory: Mapping[str, int]
 
     @classmethod
     async def of(cls, client: Client, items: Sequence[Listed]) -> "Sight":
         arrays = [it for it in items[:MOST_ROWS] if ARRAY in (it.metadata.annotations or {})]
         done = {it.key: await _done(client, it) for it in arrays}
-        return cls(client.clock.now(), await limits_of(client), done)
+        is_shared = not items or any(it.shares_memory() for it in items)  # of none yet nobody knows
+        return cls(client.clock.now(), await limits_of(client), done, await memories(client) if is_shared else {})
+
+
+async def memories(client: Client) -> dict[str, int]:
+    """Bytes of the smallest GPU of each node where they are known; none where the user may not see nodes."""
+    from fairway.api.decode import cleaned, decode
+    from fairway.api.nodes import node
+    from fairway.api.objects import NodeObject
+    from fairway.api.quantities import Malformed
+    from fairway.engine import device_memory
+
+    found: dict[str, int] = {}
+    with unseen():
+        for it in await client.list(Selection(kinds.NODES)):
+            with suppress(Malformed):
+                found[it["metadata"]["name"]] = device_memory(node(decode(cleaned(it), NodeObject)))
+    return {name: size for name, size in found.items() if size}
 
 
 async def limits_of(client: Client) -> dict[str, float]:
@@ -162,7 +182,7 @@ def print_rows(items: Sequence[Listed], sight: Sight, *, space: str, is_wide: bo
 
 def columns(items: Sequence[Listed], sight: Sight, *, space: str) -> tuple[list[str], list[list[str]]]:
     """Heads and rows, without the columns that would be empty; the namespace only where there may be several."""
-    rows = [row(it, sight.limits, sight.done.get(it.key, ""), sight.now) for it in items]
+    rows = [row(it, sight.limits, sight.done.get(it.key, ""), sight.now, sight.memory) for it in items]
     always = ("NAME", "QUEUE", "STATE", "REASON")
     kept = [at for at, name in enumerate(HEAD) if name in always or any(cells[at] for cells in rows)]
     kept = [at for at in kept if at or not space]

@@ -20,6 +20,7 @@ from .resources import (
     capacity_of,
     counted,
     counts_of,
+    device_memory,
     frozen,
     gpus_of,
     memory_of,
