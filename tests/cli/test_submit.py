@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -18,7 +17,6 @@ import pytest
 from fairway.cli import variables
 from fairway.cli.job import deadline
 from fairway.cli.main import Problem
-from fairway.cli.mistakes import script_missing
 from fairway.cli.submit import Draft, _made, answered
 from fairway.clock import Clock
 from fairway.kube import kinds
@@ -201,8 +199,6 @@ def test_on_another_cluster_only_what_env_names_travels(monkeypatch: pytest.Monk
         ("FOO=1 env", "there is no program 'FOO=1' on the PATH; a variable is an option before the program: "),
         ("cd /tmp", "there is no program 'cd' on the PATH; what a shell runs is: -- sh -c 'LINE';"),
         ("-- ./nosuch.sh", "there is no file ./nosuch.sh;"),
-        ("python3 nosuch.py --lr 1", "there is no file nosuch.py; --wait-anyway queues it all the same"),
-        ("--chdir / -- /bin/sh tmp/nosuch.sh", "there is no file tmp/nosuch.sh;"),
         ("-- /tmp", "/tmp is a folder, no program; `--chdir /tmp` runs a program in it;"),
     ],
 )
@@ -236,14 +232,6 @@ def test_ctrl_c_while_it_is_submitted_leaves_its_name(
 
     asyncio.run(work())
     assert capsys.readouterr() == ("", f"\ntrain-a1b2c {state}: `fairway cancel train-a1b2c` ends it\n")
-
-
-@pytest.mark.parametrize("words", [
-    "python3 -c import", "python3 -m nosuch.py", "python3 there.py", "python3 train_{a,b}.py", "torchrun nosuch.py",
-])  # fmt: skip
-def test_a_script_is_missed_only_where_its_interpreter_reads_it(tmp_path: Path, words: str) -> None:
-    (tmp_path / "there.py").touch()
-    assert script_missing(words.split(), str(tmp_path)) is None
 
 
 def test_a_file_beside_a_program_is_refused(machine: Machine) -> None:

@@ -5,7 +5,6 @@ The engine is not asked: it is slow to load, and says the same later, as the rea
 """
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -158,13 +157,6 @@ def _of_room(view: View, asked: Requirements) -> Iterator[Mistake]:
         instead = f"--workers {room}, or --min-workers {room} to start with fewer"
         each = f"{asked.pods} workers of {listed(needs)} each"
         yield Mistake(f"--workers: {each}; there is room for {room} at once: {instead}")
-
-
-def script_missing(argv: Sequence[str], folder: str) -> Mistake | None:
-    """A script, the first word after a shell or Python, that this machine does not have."""
-    by, word = os.path.basename(argv[0]), argv[1] if len(argv) > 1 else ""
-    is_script = re.fullmatch(r"python[\d.]*|(ba|da|z|k)?sh", by) and re.fullmatch(r"[^-{$*][^{$*]*\.(py|sh)", word)
-    return Mistake(f"there is no file {word}") if is_script and not os.path.exists(os.path.join(folder, word)) else None
 
 
 def program_missing(argv: Sequence[str], path: str | None, folder: str) -> Mistake | None:

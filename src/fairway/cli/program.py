@@ -12,7 +12,7 @@ from .array import Trials, array_of, launcher, spread, sweep_of
 from .job import DEFAULTS, INDEX_FIELD, literal, new_job, stem, train_elastically
 from .launch import prepare
 from .main import Problem
-from .mistakes import program_missing, script_missing
+from .mistakes import program_missing
 from .script import Script
 
 SLURM = Path(__file__).with_name("slurm")
@@ -124,10 +124,8 @@ def _refuse_unsupported(order: SimpleNamespace, script: Script | None) -> None:
 
 
 def _refuse_missing(order: SimpleNamespace, argv: list[str], *, is_process: bool) -> None:
-    """Where the program is not on this machine. With a PATH that is not ours, that is not known; a script may be made
-    by what it comes after."""
-    if not is_process or order.wait_anyway:
-        return
-    path, folder = variables.variables(order, is_process=True).get("PATH"), order.chdir or "."
-    if missing := program_missing(argv, path, folder) or (not order.after and script_missing(argv, folder)):
+    """Where the program is not on this machine. With a PATH that is not ours, that is not known."""
+    path = variables.variables(order, is_process=True).get("PATH") if is_process else None
+    missing = program_missing(argv, path, order.chdir or ".") if is_process else None
+    if missing and not order.wait_anyway:
         raise Problem(f"{missing.message}; --wait-anyway queues it all the same", exit_code=1)

@@ -146,10 +146,9 @@ async def memories(client: Client) -> dict[str, int]:
     from fairway.engine import device_memory
 
     found: dict[str, int] = {}
-    with unseen():
-        for it in await client.list(Selection(kinds.NODES)):
-            with suppress(Malformed):
-                found[it["metadata"]["name"]] = device_memory(node(decode(cleaned(it), NodeObject)))
+    for it in await allowed(client.list(Selection(kinds.NODES))) or ():
+        with suppress(Malformed):
+            found[it["metadata"]["name"]] = device_memory(node(decode(cleaned(it), NodeObject)))
     return {name: size for name, size in found.items() if size}
 
 
