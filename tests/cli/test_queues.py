@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections import Counter
 from collections.abc import Iterator
 
@@ -147,7 +148,16 @@ def test_a_part_of_a_gpu_by_its_memory_is_the_same_figure_everywhere(machine: Ma
     assert re.search(r"^\S+ +Ready +2 +0.75 +1.25 .* admin \(0.75 GPUs\)$", machine.run("nodes"), re.MULTILINE)
     head, line = machine.run("ls").splitlines()[:2]
     assert "0.75" in line[head.index("GPUS") :].split()[:1]
+    deadline = time.monotonic() + 30  # its status is written every few seconds
+    while (said := told(machine)) != "750m":
+        assert time.monotonic() < deadline, said
     machine.run("cancel", "part")
+
+
+def told(machine: Machine) -> str:
+    """GPUs of queue default, as its status says."""
+    [status] = [it.get("status", {}) for it in json.loads(machine.run("queues", "-o", "json"))["items"]]
+    return status.get("usage", {}).get("default", {}).get(GPU, "")
 
 
 def test_queues_and_nodes_show_a_job_as_soon_as_it_runs(machine: Machine) -> None:

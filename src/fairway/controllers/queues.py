@@ -280,8 +280,9 @@ def usage_of(snapshot: Snapshot) -> Mapping[Cell, int]:
         asked = one.workload.podsets
         alike[one.workload.queue, one.admission.pool, id(asked), engine.counts_of(asked, one.admission)] += 1
     held: Counter[tuple[str, ...]] = Counter()
+    memory = {pool.name: size for pool, size in zip(snapshot.pools, snapshot.gpu_memory)}
     for (queue, pool, shape, counts), number in alike.items():
-        for resource, amount in engine.counted(podsets[shape], counts, 0).items():
+        for resource, amount in engine.counted(podsets[shape], counts, memory.get(pool, 0)).items():
             if resource != PODS and amount:
                 held[queue, pool, resource] += amount * number
     for pod in snapshot.pods:
