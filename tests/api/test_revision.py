@@ -155,6 +155,20 @@ def test_a_job_that_gets_a_label_is_of_whoever_labels_it():
     assert let_in("Job", new, group="batch", old=old, is_trusted=True)["metadata"]["annotations"][USER] == "boss"
 
 
+def test_a_pod_from_before_that_gets_a_label_is_of_whoever_labels_it():
+    old = {**pod(), "metadata": {"name": "p", "annotations": {USER: "boss"}}}
+    for before in (old, changed(old, nodeName="n1")):
+        assert let_in("Pod", changed(before, queue="q"), group="", old=before)["metadata"]["annotations"][USER] == "ann"
+
+
+def test_a_bound_pod_without_a_label_keeps_the_queue_it_was_bound_for():
+    bound = {**pod(), "metadata": {"name": "p", "annotations": {"fairway.dev/in-queue": "q"}}}
+    bound["spec"]["nodeName"] = "n1"
+    said = refusal("Pod", changed(bound, queue="default"), group="", old=bound)
+    assert said.endswith("keeps its queue, 'q', once it has a node")
+    assert let_in("Pod", changed(bound, queue="q"), group="", old=bound)["metadata"]["labels"][QUEUE] == "q"
+
+
 def test_a_user_suspends_and_resumes_by_the_field_of_kubernetes():
     old = queued()
     runs = changed(old, suspend=False)

@@ -54,6 +54,23 @@ async def running(world: World, **said: Any) -> Thing:
     return own
 
 
+def test_what_a_template_says_of_queue_and_user_does_not_outlive_its_job() -> None:
+    made = job("a", seconds=500, gpus=4, labels=LABELS)
+    meta = made["spec"]["template"]["metadata"]
+    meta["labels"] = {"fairway.dev/queue": "owner"}
+    meta["annotations"]["fairway.dev/user"] = "bob"
+
+    async def story(world: World) -> tuple[Any, ...]:
+        await world.apply(*QUEUES, made)
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        before, (own,) = (await world.workload("job-a"))["spec"]["user"], await world.pods()
+        await leave_by_deleting(world, own)
+        said = (await world.workload(await adopted(world, own)))["spec"]
+        return said["queue"], said["user"] == before
+
+    assert play(story, node("n1", gpus=4)) == ("lent", True)
+
+
 @pytest.mark.parametrize("leave", [leave_by_deleting, leave_by_hand])
 def test_the_pod_of_a_job_that_is_gone_runs_on_as_a_workload_of_its_queue_and_user(leave: Leave) -> None:
     async def story(world: World) -> tuple[Any, ...]:

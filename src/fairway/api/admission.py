@@ -269,9 +269,11 @@ def _managed(review: Review) -> None:
         if review.operation == "CREATE":
             _check_place(new, "", review)
             _pod(review)
-        else:
+        elif queue_of(review, review.old):
             _claim(new, ("metadata", "annotations", USER), review)
             keep_share(review)
+        elif not review.is_trusted:  # it begins to queue, for whom says so
+            at(new, ("metadata", "annotations"))[USER] = review.user
 
 
 def _choose_queue(review: Review) -> None:

@@ -35,8 +35,9 @@ def queue_of(review: Review, said: Said | None) -> str:
         return ""
     space = review.lookup("Namespace", review.namespace)
     labels, shared = (part(one, "metadata", "labels") for one in (said, space))
-    is_managed = QUEUE in labels or IN_QUEUE in part(said, "metadata", "annotations") or shared.get(MANAGED) == "true"
-    return str(labels.get(QUEUE) or owners.DEFAULT_QUEUE) if is_managed else ""
+    named = labels.get(QUEUE) or part(said, "metadata", "annotations").get(IN_QUEUE)
+    is_managed = QUEUE in labels or bool(named) or shared.get(MANAGED) == "true"
+    return str(named or owners.DEFAULT_QUEUE) if is_managed else ""
 
 
 def is_part(new: Thing) -> bool:

@@ -87,6 +87,6 @@ class Binder:
 
 
 def _whose(said: WorkloadObject, pod: PodObject) -> dict[str, str]:
-    """The queue and the user of its Workload, where a pod does not say them itself: its owner may leave it."""
-    queue = {} if QUEUE in pod.metadata.labels else {IN_QUEUE: said.spec.queue}
-    return queue if USER in pod.metadata.annotations else {**queue, USER: said.spec.user}
+    """The queue and the user of its Workload, whatever the template of a pod says: its owner may leave it."""
+    is_told = pod.metadata.labels.get(QUEUE) == said.spec.queue and IN_QUEUE not in pod.metadata.annotations
+    return {USER: said.spec.user} if is_told else {IN_QUEUE: said.spec.queue, USER: said.spec.user}

@@ -189,7 +189,7 @@ class Life:
     async def _claim(self, pods: Iterable[PodObject]) -> bool:
         """Gives pods that their owner left the label of the queue that they were bound for; whether there were any."""
         left = [(it, it.metadata.annotations.get(objects.IN_QUEUE)) for it in pods if is_left(it)]
-        lacking = [(it, queue) for it, queue in left if queue and objects.QUEUE not in it.metadata.labels]
+        lacking = [(it, queue) for it, queue in left if queue and it.metadata.labels.get(objects.QUEUE) != queue]
         for pod, queue in lacking:
             change = {"metadata": {"uid": pod.metadata.uid, "labels": {objects.QUEUE: queue}}}
             await self.means.view.caught_up(kinds.PODS, await self.means.client.patch(ref_of(pod), change))
