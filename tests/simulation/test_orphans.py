@@ -57,7 +57,7 @@ async def running(world: World, **said: Any) -> Thing:
 def test_what_a_template_says_of_queue_and_user_does_not_outlive_its_job() -> None:
     made = job("a", seconds=500, gpus=4, labels=LABELS)
     meta = made["spec"]["template"]["metadata"]
-    meta["labels"] = {"fairway.dev/queue": "owner"}
+    meta["labels"] = {"fairway.dev/queue": "owner", "fairway.dev/group": "g", "fairway.dev/group-size": "2"}
     meta["annotations"]["fairway.dev/user"] = "bob"
 
     async def story(world: World) -> tuple[Any, ...]:

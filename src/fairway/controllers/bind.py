@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from fairway.api import objects
 from fairway.api.alone import ended
-from fairway.api.names import ranks
+from fairway.api.names import name_of, ranks
 from fairway.api.objects import PodObject, PodStatus, PodTemplate
 from fairway.api.owners import controller_of, group_of, kind_of, role_of
 from fairway.api.pods import lasting, pod_class
@@ -154,9 +154,11 @@ def is_of_others(pod: PodObject, uid: str = "") -> bool:
 
 
 def is_left(pod: PodObject) -> bool:
-    """Whether it runs on, though Fairway bound it for an owner that it has no longer; it is in no group."""
-    meta, is_single = pod.metadata, not group_of(pod.metadata, pod.spec)
-    is_bound = holds_room(pod) and not meta.is_going and objects.ATTEMPT in meta.annotations
+    """Whether it runs on, though Fairway bound it for an owner that it has no longer, and not for a group."""
+    meta, group = pod.metadata, group_of(pod.metadata, pod.spec)
+    by = meta.annotations.get(objects.ATTEMPT, "").partition("/")[0]
+    is_single = not group or (group == meta.labels.get(objects.GROUP_NAME) and by != name_of("Pod", group))
+    is_bound = bool(by) and holds_room(pod) and not meta.is_going
     return is_bound and is_single and controller_of(meta) is None and not is_released(pod)
 
 

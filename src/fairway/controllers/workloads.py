@@ -187,11 +187,11 @@ class Life:
         return None
 
     async def _claim(self, pods: Iterable[PodObject]) -> bool:
-        """Gives pods that their owner left the label of the queue that they were bound for; whether there were any."""
-        left = [(it, it.metadata.annotations.get(objects.IN_QUEUE)) for it in pods if is_left(it)]
-        lacking = [(it, queue) for it, queue in left if queue and it.metadata.labels.get(objects.QUEUE) != queue]
-        for pod, queue in lacking:
-            change = {"metadata": {"uid": pod.metadata.uid, "labels": {objects.QUEUE: queue}}}
+        """Gives pods that their owner left the label of the queue that they were bound for, and takes off that of a
+        group that they were not bound with; whether there were any."""
+        lacking = [(it, labels) for it in pods if is_left(it) and (labels := _lacks(it))]
+        for pod, labels in lacking:
+            change = {"metadata": {"uid": pod.metadata.uid, "labels": labels}}
             await self.means.view.caught_up(kinds.PODS, await self.means.client.patch(ref_of(pod), change))
         return bool(lacking)
 
@@ -488,6 +488,13 @@ def _left_until(said: WorkloadObject, owner: Owner | None, now: float) -> float 
     grace = max(one.template.spec.termination_grace_period_seconds for one in said.spec.pod_sets)
     due = began + limit + DEADLINE_SECONDS + grace
     return due if began + limit <= now < due else None
+
+
+def _lacks(pod: PodObject) -> dict[str, str | None]:
+    """The labels that tell otherwise than its binding did."""
+    labels, queue = pod.metadata.labels, pod.metadata.annotations.get(objects.IN_QUEUE)
+    own = {objects.QUEUE: queue} if queue and labels.get(objects.QUEUE) != queue else {}
+    return {**own, **dict.fromkeys(labels.keys() & {objects.GROUP_NAME, objects.GROUP_SIZE})}
 
 
 def _is_scaled_away(said: WorkloadObject) -> bool:
