@@ -154,13 +154,15 @@ async def test_a_pod_keeps_its_part_of_a_gpu_once_it_is_admitted(plane: Plane) -
 
 
 async def test_without_the_webhook_a_policy_keeps_what_a_bound_pod_holds(plane: Plane) -> None:
-    notes = {"fairway.dev/gpu-fraction": "0.99", "fairway.dev/freeze": "x"}
+    notes = {"fairway.dev/gpu-fraction": "0.99", "fairway.dev/freeze": "x", "fairway.dev/attempt": "job-a/u/1"}
     own, lies = Ref(kinds.PODS, "held", "default"), pod("x", annotations={"fairway.dev/user": "bob"})
     async with plane.client() as admin, plane.client("ann") as ann, installed(admin, ("127.0.0.1", free_ports(1)[0])):
         await until(lambda: is_told(ann, kinds.PODS, lies))
         made = await admin.create(kinds.PODS, pod("held", annotations=notes))
         await admin.bind(own, "none", uid=made["metadata"]["uid"])
-        for key, said in (("gpu-fraction", "a pod that has a node keeps"), ("freeze", "only the Fairway controller")):
+        forged = pod("forged", annotations={"fairway.dev/attempt": "job-a/u/1", "fairway.dev/in-queue": "victim"})
+        assert "only the Fairway controller writes" in await refusal(ann.create(kinds.PODS, forged))
+        for key, said in (("gpu-fraction", "an admitted pod keeps"), ("freeze", "only the Fairway controller")):
             change = {"metadata": {"annotations": {f"fairway.dev/{key}": None}}}
             assert said in await refusal(ann.patch(own, change))
         await admin.delete(own, grace=0)
