@@ -23,10 +23,10 @@ T0, T1, T2 = "2026-11-21T10:00:00Z", "2026-11-21T11:00:00Z", "2026-11-21T12:00:0
 HELD = {"pool": "h100", "podSets": [{"name": "w", "nodes": [{"node": "n1", "count": 2, "devices": [[0, 1], [2, 3]]}]}]}
 
 
-def read(spec=None, status=None, priorities=None, **meta):
+def read(spec=None, status=None, priorities=None, *, never=(), **meta):
     whole = {"podSets": [{"name": "w", "count": 2}], **(spec or {})}
     said = {"metadata": {"name": "a", "namespace": "ns", **meta}, "spec": whole, "status": status or {}}
-    return fact(decode(said, WorkloadObject), Reading(priorities or {}))
+    return fact(decode(said, WorkloadObject), Reading(priorities or {}, non_preempting=frozenset(never)))
 
 
 def turned(kind, status, since=None):
@@ -76,6 +76,14 @@ def test_preemptible_is_as_said_whatever_the_type():
 ])  # fmt: skip
 def test_priority_is_that_of_the_class_or_the_number_of_a_pod(spec, expected):
     assert read(spec, priorities={"": 5, "high": 100}).priority == expected
+
+
+@pytest.mark.parametrize("pod, expected", [
+    ({}, False), ({"priority": 7}, True), ({"priority": 7, "preemptionPolicy": "Never"}, False),
+    ({"priority": 7, "priorityClassName": "low"}, False), ({"priorityClassName": "high"}, True),
+])  # fmt: skip
+def test_a_default_class_that_never_preempts_is_not_that_of_pods_with_a_number(pod, expected):
+    assert read({"podSets": [{"template": {"spec": pod}}]}, never=("low", "")).preempts is expected
 
 
 def test_what_has_an_admission_runs():

@@ -697,6 +697,11 @@ def test_what_cannot_be_written_is_told_in_one_line(machine: Machine, words: tup
     assert (done.returncode, done.stderr) == (1, told)
 
 
+def test_a_closed_output_is_not_missed() -> None:
+    done = subprocess.run(["sh", "-c", '"$0" -m fairway completion bash >&-', sys.executable], stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_ctrl_c_that_is_ignored_as_after_nohup_stays_ignored(tmp_path: Path) -> None:
     (tmp_path / "click.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nos._exit(7)\n")
     words = ["sh", "-c", 'trap "" INT; exec "$0" -P -m fairway ls', sys.executable]

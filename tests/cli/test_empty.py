@@ -47,6 +47,7 @@ def test_a_job_without_a_name_is_wrong_use(words: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(("line", "option"), [("#FAIRWAY --after ''", "--after"), ("#FAIRWAY --queue=", "--queue"),
+                                              ("#FAIRWAY -q ''", "--queue"),
                                               ("#SBATCH --partition=", "--partition"),
                                               ("#SBATCH -d ''", "--dependency")])  # fmt: skip
 def test_an_empty_value_in_a_header_is_told_with_its_line(tmp_path: Path, line: str, option: str) -> None:

@@ -17,7 +17,7 @@ import pytest
 from fairway.cli import variables
 from fairway.cli.job import deadline
 from fairway.cli.main import Problem
-from fairway.cli.submit import Draft, _made, answered
+from fairway.cli.submit import AT_ONCE, Draft, _made, answered
 from fairway.clock import Clock
 from fairway.kube import kinds
 from fairway.kube.client import Client
@@ -209,10 +209,18 @@ def test_a_mistake_is_one_line_that_says_what_would_be_right(machine: Machine, w
     assert machine.kubectl("get", "jobs,secrets", "-o", "name") == before
 
 
-@pytest.mark.parametrize(("step", "state"), [("make", "is submitted, or was about to be"), ("verdict", "is submitted")])
-def test_ctrl_c_while_it_is_submitted_leaves_its_name(
-    capsys: pytest.CaptureFixture[str], step: str, state: str
+@pytest.mark.parametrize(("step", "count", "state", "them"), [
+    ("make", 1, "is submitted, or was about to be", "it"), ("verdict", 1, "is submitted", "it"),
+    ("verdict", AT_ONCE, "are submitted", "them"),
+])  # fmt: skip
+def test_ctrl_c_while_they_are_submitted_leaves_their_names_once(
+    capsys: pytest.CaptureFixture[str], step: str, count: int, state: str, them: str
 ) -> None:
+    names = [f"train-{at}" for at in range(count)]
+
+    def draft(name: str) -> Draft:
+        return Draft({"kind": "Job", "apiVersion": "batch/v1", "metadata": {"name": name, "namespace": "ml"}})
+
     async def work() -> None:
         asked = asyncio.Event()
 
@@ -223,15 +231,15 @@ def test_ctrl_c_while_it_is_submitted_leaves_its_name(
         async def made(draft: Draft) -> dict:
             return {"metadata": {"uid": "1"}} if step == "verdict" else await unanswered()
 
-        draft = Draft({"kind": "Job", "apiVersion": "batch/v1", "metadata": {"name": "train-a1b2c", "namespace": "ml"}})
         order = SimpleNamespace(output="table", follow=False, file=None)
-        task = asyncio.create_task(_made(Client(unanswered, Clock()), [draft], order, made))
+        task = asyncio.create_task(_made(Client(unanswered, Clock()), list(map(draft, names)), order, made))
         await asked.wait()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
     asyncio.run(work())
-    assert capsys.readouterr() == ("", f"\ntrain-a1b2c {state}: `fairway cancel train-a1b2c` ends it\n")
+    those = " ".join(names)
+    assert capsys.readouterr() == ("", f"\n{those} {state}: `fairway cancel {those}` ends {them}\n")
 
 
 def test_a_file_beside_a_program_is_refused(machine: Machine) -> None:

@@ -20,6 +20,12 @@ def test_an_equal_priority_is_not_preempted() -> None:
     assert told(plan_of(node("n", 2), queue("q"), low, high)) == {"low": "Keep", "high": "NoRoom"}
 
 
+def test_what_only_goes_first_does_not_speak_for_what_preempts() -> None:
+    low, never = runs(job("low", gpus=2), "n"), job("a", gpus=2, priority=1, preempts=False)
+    found = told(plan_of(node("n", 2), queue("q"), low, never, job("b", gpus=2, priority=1)))
+    assert found == {"low": "Preempted for b", "a": "NoRoom", "b": "n after low"}
+
+
 def test_what_was_lent_is_taken_back() -> None:
     lent = [runs(job(f"r{at}", "b", 1), "n") for at in range(4)]
     found = told(plan_of(node("n", 4), queue("a", 2), queue("b", 2), *lent, job("w", "a", 2)))

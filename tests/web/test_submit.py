@@ -89,6 +89,7 @@ async def test_what_would_help_names_no_workload_of_another_tenant() -> None:
 
 
 CLASSES = [{"kind": "PriorityClass", "metadata": {"name": it}, "value": at} for it, at in (("low", -9), ("high", 9))]
+CLASSES += [{"kind": "PriorityClass", "metadata": {"name": "calm"}, "value": 9, "preemptionPolicy": "Never"}]
 WAITS, RUNS = workload("nlp/job-waits", "speech", 2, spec={"timeLimit": "4h"}), {"at": "n1[0,1,2,3]"}
 LENT = workload("vision/job-secret", "vision", 4, spec={"preemptible": True}, **RUNS)
 HIGH = workload("nlp/job-runs", "nlp", 4, spec={"preemptible": True, "priorityClassName": "high"}, **RUNS)
@@ -99,6 +100,8 @@ HIGH = workload("nlp/job-runs", "nlp", 4, spec={"preemptible": True, "priorityCl
     (("queue", "waits", "paid"), [WAITS], "It would wait: BudgetSpent: it could overrun the budget of queue paid"),
     (("priority", "runs", "low"), [workload("nlp/job-waits", "nlp", 2), HIGH], "It would be evicted and queued again"),
     (("priority", "runs", "high"), [workload("nlp/job-waits", "nlp", 2), HIGH], "It would run on where it is."),
+    (("priority", "waits", "high"), [workload("nlp/job-waits", "nlp", 2)], "in queue nlp, may preempt what has a"),
+    (("priority", "waits", "calm"), [workload("nlp/job-waits", "nlp", 2)], "in queue nlp, does not preempt what has a"),
 ])  # fmt: skip
 async def test_the_dialog_of_a_change_says_what_would_be_decided(
     change: tuple[str, str, str], there: list[Thing], said: str

@@ -177,10 +177,12 @@ def priority(spec: types.WorkloadSpec, priorities: Mapping[str, int]) -> int:
 
 
 def preempts(spec: types.WorkloadSpec, non_preempting: Container[str]) -> bool:
-    """Whether the class that gives its priority, else each of its pods, lets it preempt."""
-    name = priority_class(spec, "")
-    is_said = bool(name) or all(one.template.spec.preemption_policy != "Never" for one in spec.pod_sets)
-    return is_said and name not in non_preempting
+    """Whether the class that gives its priority, else each of its pods and a default that holds, lets it preempt."""
+    if name := priority_class(spec, ""):
+        return name not in non_preempting
+    pods: Sequence[PodSpec] = [one.template.spec for one in spec.pod_sets]
+    is_default = all(pod.priority is None for pod in pods)
+    return not (is_default and "" in non_preempting) and all(pod.preemption_policy != "Never" for pod in pods)
 
 
 def priority_class(spec: types.WorkloadSpec, default: str) -> str:

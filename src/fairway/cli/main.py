@@ -137,6 +137,7 @@ def completion(shell: str) -> None:
 
 def main() -> None:
     """The entry point."""
+    sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")  # none where closed: `>&-`
     status = _run()
     try:
         sys.stdout.flush()

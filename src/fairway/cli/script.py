@@ -46,8 +46,9 @@ class Script:
 
     def line_of(self, error: click.UsageError) -> str:
         """`line 3: `, of the header's first line with the option that an error is about; "" where none has it."""
-        own = error.param.opts if isinstance(error, click.BadParameter) and error.param else ()
-        names = {getattr(error, "option_name", ""), *own}
+        said, param = getattr(error, "option_name", ""), getattr(error, "param", None)
+        params = error.ctx.command.params if error.ctx else ()
+        names = {said, *(name for it in params if it is param or said in it.opts for name in it.opts)}
         lines = [(number, line) for number, line in enumerate(self.text.splitlines(), 1) if line.startswith("#FAIRWAY")]
         words = ((number, word.partition("=")[0]) for number, line in lines for word in line.split())
         return next((f"line {number}: " for number, word in words if word in names), "")

@@ -268,8 +268,8 @@ async def _made(
             with answered(draft):
                 made.append(await make(draft))
             if order.output == "table" and len(made) - told == AT_ONCE:
-                await _tell(client, drafts[told : len(made)], made[told:], order)
-                told = len(made)
+                since, told = told, len(made)  # Ctrl-C meanwhile has told of these
+                await _tell(client, drafts[since:told], made[since:], order)
     finally:
         if made[told:]:
             await _tell(client, drafts[told : len(made)], made[told:], order)
@@ -293,8 +293,8 @@ def answered(draft: Draft) -> Iterator[None]:
 
 def _leave(names: Sequence[str], state: str) -> None:
     """Says after Ctrl-C what has become of them."""
-    those = " ".join(names)
-    click.echo(f"\n{those} {'is' if len(names) == 1 else 'are'} {state}: `fairway cancel {those}` ends it", err=True)
+    those, (are, them) = " ".join(names), ("is", "it") if len(names) == 1 else ("are", "them")
+    click.echo(f"\n{those} {are} {state}: `fairway cancel {those}` ends {them}", err=True)
 
 
 async def _create(client: Client, draft: Draft) -> Thing:

@@ -162,8 +162,8 @@ def is_aged(workload: Workload, tree: QueueTree) -> bool:
 
 
 ALIKE = attrgetter(
-    "priority", "preemptible", "pools", "excluded_nodes", "time_limit", "expected_runtime", "grace", "gates", "paused",
-    "kind")
+    "priority", "preempts", "preemptible", "pools", "excluded_nodes", "time_limit", "expected_runtime", "grace",
+    "gates", "paused", "kind")
 
 
 class PendingQueue:

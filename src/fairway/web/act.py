@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Any
 
 from fairway.api.objects import ACTIVE, PAUSED, QUEUE
+from fairway.api.queues import non_preempting
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import WORKLOADS, Kind, Ref, ref
 
@@ -24,11 +25,11 @@ ACTIONS = {
     "suspend": "It stops, and does not start again until it is resumed, at its old place",
     "resume": "It queues again, at its old place; what is paused goes on where it is",
     "cancel": "It is deleted: what runs gets its signal and its grace period",
-    "priority": "No work of its own is lost. By that priority it takes its position in {queue}, may preempt what has "
-                "a lower one there, and may be preempted for what has a higher one",
+    "priority": "No work of its own is lost. By that priority it takes its position in {queue}, {may} preempt what "
+                "has a lower one there, and may be preempted for what has a higher one",
     "queue": "No work is lost. It gives up its position in {queue}, and takes one in the other, by its order",
 }  # fmt: skip
-"""What each does to a workload of a queue."""
+"""What each does to a workload of a queue. `may`: by the class chosen."""
 CLASS, NONE = "fairway.dev/priority-class", "none"
 Foresee = Callable[[Client, str, Mapping[str, str]], Awaitable[dict[str, Any]]]
 """See submit.Desk.foreseen."""
@@ -97,7 +98,9 @@ async def dialog(world: World, sight: Sight, asked: Mapping[str, Any], foresee: 
     if action == "queue":
         them = [it for it in them if it.queue != value]
         queues = {it.queue for it in them}
-    says = ACTIONS.get(action, "").format(queue=f"queue {min(queues)}" if len(queues) == 1 else "its queue")
+    where = f"queue {min(queues)}" if len(queues) == 1 else "its queue"
+    is_never = ("" if value == NONE else value) in non_preempting(world.priorities)
+    says = ACTIONS.get(action, "").format(queue=where, may="does not" if is_never else "may")
     facts = {"action": action, "them": them, "says": says, "choices": choices, "value": value, "foreseen": None,
              "line": lines(them, action, value) if them else ""}  # fmt: skip
     decided = [it for it in them if it.state in ("waiting", *HOLDS[:3])] if foresee and choices else []
