@@ -554,3 +554,30 @@ def test_each_pod_is_counted_once_whatever_is_lost_and_however_often_the_control
 
     clock.run(main())
     assert len(started) == 10
+
+
+def test_a_pod_without_a_job_that_another_released_and_deleted_is_forgotten() -> None:
+    clock, chance, patched = VirtualClock(1_000_000.0), seeded(1), list[str]()
+
+    async def main() -> None:
+        server = await serve(clock, chance)
+        client = Client(server.handle, clock, chance)
+
+        async def too_late(request: Request) -> Response:
+            if request.method == "PATCH":
+                patched.append(request.path.rpartition("/")[2])
+                if len(patched) == 1:
+                    where = Ref(kinds.PODS, "one", "default")
+                    await client.patch(where, {"metadata": {"finalizers": None}})
+                    await client.delete(where)
+            return await server.handle(request)
+
+        async with running(server.tend(), Jobs(Client(too_late, clock, chance)).run()):
+            for name in ("one", "two"):
+                meta = {"name": name, "namespace": "default", "finalizers": ["batch.kubernetes.io/job-tracking"]}
+                spec = {"containers": [{"name": "main", "image": "busybox"}]}
+                await client.create(kinds.PODS, {"metadata": meta, "spec": spec})
+                await clock.sleep(10)
+
+    clock.run(main())
+    assert patched == ["one", "two"]

@@ -5,7 +5,7 @@ import time
 
 import msgspec
 import pytest
-from inprocess import MAPS, MERGE, Api
+from inprocess import MAPS, MERGE, STRATEGIC, Api
 
 from fairway.embedded.errors import Failure
 from fairway.embedded.patch import APPLY, JSON, merge, strategic
@@ -52,6 +52,34 @@ def test_an_element_without_its_key_is_refused() -> None:
     with pytest.raises(Failure) as refusal:
         strategic({"containers": containers("a")}, {"containers": [{"name": "a"}, {"image": "x"}]})
     assert refusal.value.code == 400
+
+
+@pytest.mark.parametrize("directive", ["$retainKeys", "$deleteFromPrimitiveList/args", "$setElementOrder/args"])
+@pytest.mark.parametrize("said", [None, 1, "a", {"a": 1}])
+def test_a_directive_that_is_no_list_is_refused_by_its_name(directive: str, said: object) -> None:
+    with pytest.raises(Failure) as refusal:
+        strategic({"args": ["a"]}, {directive: said})
+    assert refusal.value.code == 400
+    assert f"{directive}: a list is needed" in refusal.value.message
+
+
+@pytest.mark.parametrize("patch", [
+    {"$retainKeys": [{}, "args"]}, {"$deleteFromPrimitiveList/args": [{}, None]}, {"$setElementOrder/args": [{}, []]},
+    {"$deleteFromPrimitiveList/count": ["a"], "count": 1}, {"$setElementOrder/count": ["a"], "count": 1},
+])
+def test_a_directive_names_what_is_not_there(patch: dict) -> None:
+    assert strategic({"args": ["a"], "count": 1}, patch)["args"] == ["a"]
+
+
+@pytest.mark.parametrize("patch", [{"containers": ["a"]}, {"containers": [{"name": {}}]}, {"replicas": [1]}])
+async def test_a_strategic_merge_of_no_legal_elements_is_refused(api: Api, patch: dict) -> None:
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": {
+        "metadata": {"labels": {"a": "b"}}, "spec": {"containers": containers("a")}}}
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    await api.ok("POST", path, {"metadata": {"name": "a"}, "spec": spec})
+    change = {"spec": patch if "replicas" in patch else {"template": {"spec": patch}}}
+    status, _ = await api.ask("PATCH", f"{path}/a", change, STRATEGIC)
+    assert status in (400, 422)
 
 
 @pytest.mark.parametrize(("target", "patch", "result"), [

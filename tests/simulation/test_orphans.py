@@ -7,6 +7,7 @@ import pytest
 from simworld import Thing, World, job, names, node, pod
 from test_life import play
 
+from fairway.api.admission import OF_CONTROLLER
 from fairway.kube import kinds
 from fairway.kube.client import STRATEGIC
 from fairway.kube.kinds import Ref, Selection
@@ -100,11 +101,19 @@ def test_a_queue_takes_back_its_share_from_a_pod_without_its_job_and_it_waits_ag
         await world.apply(job("b", seconds=10, gpus=4, labels={"fairway.dev/queue": "owner"}))
         await world.until(lambda: world.is_in("job-b", "Running"))
         why = (await world.workload(key))["status"]["evictionHistory"][0]["reason"]
+
+        async def waits() -> bool:
+            return own["metadata"]["name"] in names(await world.pods(phase="Pending"))
+
+        await world.until(waits)
+        (again,) = await world.pods(phase="Pending")
+        noted = [note for note in OF_CONTROLLER if note in again["metadata"]["annotations"]]
         await world.until(lambda: world.is_in(key, "Running"))
         (again,) = await world.pods(phase="Running")
-        return why, again["metadata"]["name"] == own["metadata"]["name"], (await world.workload(key))["spec"]["queue"]
+        is_same = again["metadata"]["name"] == own["metadata"]["name"]
+        return why, noted, is_same, (await world.workload(key))["spec"]["queue"]
 
-    assert play(story, node("n1", gpus=4)) == ("Reclaimed", True, "lent")
+    assert play(story, node("n1", gpus=4)) == ("Reclaimed", [], True, "lent")
 
 
 def test_a_pod_that_a_job_takes_back_is_of_its_workload_again() -> None:

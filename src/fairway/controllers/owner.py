@@ -23,7 +23,7 @@ import msgspec
 from msgspec.structs import replace
 
 from fairway.api import objects, owners
-from fairway.api.admission import held_back
+from fairway.api.admission import OF_CONTROLLER, held_back
 from fairway.api.conditions import pod_failure
 from fairway.api.forms.form import Conditions, Form, Outcome
 from fairway.api.names import gathering, size_of
@@ -373,9 +373,11 @@ def _packed(found: Sequence[dict[str, Any]]) -> str:
 
 
 def _manifest(pod: dict[str, Any]) -> dict[str, Any]:
-    """What its author wrote, or could have: without what the server and its node put there."""
+    """What its author wrote, or could have: without what the server, the controller and its node put there."""
     meta, spec = pod["metadata"], dict(pod["spec"])
     kept = {key: meta[key] for key in ("name", "namespace", "labels", "annotations") if key in meta}
+    notes = kept.get("annotations", {})
+    kept["annotations"] = {key: text for key, text in notes.items() if key not in OF_CONTROLLER}
     token = {one["name"] for one in spec.get("volumes") or () if one["name"].startswith("kube-api-access-")}
     spec["volumes"] = [one for one in spec.get("volumes") or () if one["name"] not in token]
     for part in ("containers", "initContainers"):

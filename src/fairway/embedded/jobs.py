@@ -77,9 +77,10 @@ class Jobs:
         assert pod is not None
         if old and new and _owner(old) != _owner(new):  # released: it is a Job's no longer
             self._pod_changed(old, None)
-        owner = _owner(pod)
-        if owner[0] or (pod.is_tracked and not any(it.controller for it in pod.metadata.owner_references)):
-            key, name = _key(pod.metadata.namespace, owner[0]), pod.metadata.name
+        owner, name = _owner(pod), pod.metadata.name
+        key = _key(pod.metadata.namespace, owner[0])
+        is_alone = pod.is_tracked and not any(it.controller for it in pod.metadata.owner_references)
+        if owner[0] or is_alone or name in self._owned.get(key, ()):  # another may have released it
             self._assumed[key].pop(name, None)
             if new:
                 self._owned[key][name] = new

@@ -138,26 +138,41 @@ def strategic(target: Any, patch: dict[str, Any]) -> dict[str, Any] | None:
         return None
     target = target if isinstance(target, dict) and directive != "replace" else {}
     if "$retainKeys" in patch:
-        kept = set(patch["$retainKeys"])
-        target = {name: value for name, value in target.items() if name in kept}
+        kept = set(map(_mark, _listed(patch, "$retainKeys")))
+        target = {name: value for name, value in target.items() if _mark(name) in kept}
     for name, value in patch.items():
         if name.startswith("$deleteFromPrimitiveList/"):
-            name = name.partition("/")[2]
-            gone = set(map(msgspec.json.encode, value))
-            target[name] = [each for each in target.get(name) or () if msgspec.json.encode(each) not in gone]
+            gone, name = set(map(_mark, _listed(patch, name))), name.partition("/")[2]
+            target[name] = [each for each in _elements(target, name) if _mark(each) not in gone]
         elif not name.startswith("$"):
             _merge_field(target, name, value)
-    for name, order in patch.items():
+    for name in patch:
         if name.startswith("$setElementOrder/"):
-            _reorder(target, name.partition("/")[2], order)
+            _reorder(target, name.partition("/")[2], _listed(patch, name))
     return target
+
+
+def _listed(patch: dict[str, Any], directive: str) -> list[Any]:
+    said = patch[directive]
+    if not isinstance(said, list):
+        raise bad_request(f"error decoding patch: {directive}: a list is needed, not {shown(said)}")
+    return said
+
+
+def _elements(target: dict[str, Any], name: str) -> list[Any]:
+    """None where the target has no such list: it may have something else there."""
+    found = target.get(name)
+    return found if isinstance(found, list) else []
+
+
+_mark = msgspec.json.encode  # what is compared by it may be any JSON
 
 
 def _merge_field(target: dict[str, Any], name: str, value: Any) -> None:
     if isinstance(value, dict):
         value = strategic(target.get(name), value)
     elif isinstance(value, list):
-        value = _merge_list(name, target.get(name) or [], value)
+        value = _merge_list(name, _elements(target, name), value)
     if value is None:
         target.pop(name, None)
     else:
@@ -166,19 +181,20 @@ def _merge_field(target: dict[str, Any], name: str, value: Any) -> None:
 
 def _merge_list(name: str, target: list[Any], patch: list[Any]) -> list[Any]:
     if name in MERGED:
-        return list({msgspec.json.encode(each): each for each in (*target, *patch)}.values())
+        return list({_mark(each): each for each in (*target, *patch)}.values())
     key = _key(name, patch) or _key(name, target)
     if key is None or {"$patch": "replace"} in patch:
         return [each for each in patch if each != {"$patch": "replace"}]
-    merged = {each.get(key): each for each in target}
+    merged = {_mark(each.get(key)): each for each in target}
     for each in patch:
-        if each.get(key) is None:
-            raise bad_request(f"map: {each} does not contain declared merge key: {key}")
-        result = strategic(merged.get(each[key]), each)
+        if not isinstance(each, dict) or each.get(key) is None:
+            raise bad_request(f"{name}: {shown(each)} does not contain declared merge key: {key}")
+        mark = _mark(each[key])
+        result = strategic(merged.get(mark), each)
         if result is None:
-            merged.pop(each[key], None)
+            merged.pop(mark, None)
         else:
-            merged[each[key]] = result
+            merged[mark] = result
     return list(merged.values())
 
 
@@ -190,14 +206,14 @@ def _key(name: str, elements: list[Any]) -> str | None:
 
 def _reorder(target: dict[str, Any], name: str, order: list[Any]) -> None:
     """The elements that `order` names in that order; each other one stays behind the one that it followed."""
-    elements = target.get(name)
+    elements = _elements(target, name)
     if not elements:
         return
     key = _key(name, elements)
     wanted = [each.get(key) if isinstance(each, dict) else each for each in order]
-    rank, place = {value: index for index, value in enumerate(wanted)}, -1
+    rank, place = {_mark(value): index for index, value in enumerate(wanted)}, -1
     ranked = []
     for element in elements:
-        place = rank.get(element.get(key) if key else element, place)
+        place = rank.get(_mark(element.get(key) if key else element), place)
         ranked.append((place, element))
     target[name] = [element for _, element in sorted(ranked, key=lambda pair: pair[0])]
