@@ -156,6 +156,31 @@ async def test_what_would_be_read_for_long_is_too_large_to_apply(api: Api, body:
     assert time.process_time() - at < 2
 
 
+async def test_a_definition_of_forty_thousand_lines_is_applied_in_yaml(api: Api) -> None:
+    head = """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: jobs.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {kind: Job, plural: jobs}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+"""
+    body = head + "".join(f"          p{number}:\n            type: string\n" for number in range(20_000))
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/jobs.example.com"
+    for _ in range(2):
+        made = await api.ok("PATCH", path, body.encode(), APPLY, fieldManager="one")
+    assert [it["manager"] for it in made["metadata"]["managedFields"]] == ["one"]
+
+
 async def test_what_has_too_many_fields_is_written_without_managers_and_not_applied(api: Api) -> None:
     thing = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "1"}}
     await api.ok("PATCH", f"{MAPS}/a", thing, APPLY, fieldManager="one")

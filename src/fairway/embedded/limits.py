@@ -3,7 +3,8 @@
 A request body is at most 3 MiB, the data of a ConfigMap or Secret 1 MiB; the store bounds an object as etcd does. JSON
 is at most 200 levels deep: far more than any object needs, and few enough for every program that reads it. All is
 served by one event loop, so that what takes long to read for its bytes is bounded by count: the nodes of YAML, the
-fields that managers are kept of, and, as in Kubernetes, the operations of a JSON patch.
+fields that managers are kept of, and, as in Kubernetes, the operations of a JSON patch. A CustomResourceDefinition of
+40,000 lines has about 100,000 nodes, but 40 fields: its versions are one.
 """
 
 from typing import Any
@@ -15,7 +16,7 @@ from fairway.embedded.errors import Failure, bad_request
 BODY_BYTES = 3 << 20
 DATA_BYTES = 1 << 20
 LEVELS = 200
-YAML_EVENTS, FIELDS, OPERATIONS = 100_000, 20_000, 10_000
+YAML_EVENTS, FIELDS, OPERATIONS = 120_000, 20_000, 10_000
 
 
 def decode(body: bytes) -> Any:
