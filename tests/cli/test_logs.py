@@ -171,7 +171,7 @@ def test_a_gap_is_told_on_standard_error(machine: Machine) -> None:
     assert out.endswith("\nend\n") and set(out.splitlines()) == {"0123456789" * 4, "end"}
     missing = 1_000_001 - out.count("\n")
     assert error == f"== {missing:,} lines ({missing * 41 / (1 << 20):,.1f} MiB) are missing here: at most 40 MiB of " \
-        "one run are kept\n"
+        "one run are kept, the time of each line included\n"
 
 
 def test_what_is_written_while_fairway_is_killed_again_and_again_is_neither_lost_nor_doubled(machine: Machine) -> None:

@@ -151,9 +151,9 @@ FLOW = ",".join(f"k{number}: v" for number in range(240_000))
     b"[" + b"[]," * 1_000_000 + b"]",
 ])
 async def test_what_would_be_read_for_long_is_too_large_to_apply(api: Api, body: bytes) -> None:
-    at = time.process_time()
+    at = time.thread_time()  # of the loop, which serves all others
     await api.no(413, "PATCH", f"{MAPS}/a", body, APPLY, fieldManager="one")
-    assert time.process_time() - at < 2
+    assert time.thread_time() - at < 2
 
 
 async def test_a_definition_of_forty_thousand_lines_is_applied_in_yaml(api: Api) -> None:
@@ -193,6 +193,6 @@ async def test_what_is_applied_no_more_goes_in_the_time_of_its_length(api: Api) 
     thing = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "1"}}
     many = thing | {"metadata": {"name": "a", "finalizers": [f"a/{number}" for number in range(8_000)]}}
     await api.ok("PATCH", f"{MAPS}/a", many, APPLY, fieldManager="one")
-    at = time.process_time()
+    at = time.thread_time()
     assert "finalizers" not in (await api.ok("PATCH", f"{MAPS}/a", thing, APPLY, fieldManager="one"))["metadata"]
-    assert time.process_time() - at < 2
+    assert time.thread_time() - at < 2

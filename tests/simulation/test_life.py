@@ -316,12 +316,13 @@ def test_a_deleted_job_is_charged_before_its_workload_goes() -> None:
     assert 0.05 < status["budgetSpent"]["gpuHours"] < 0.06
 
 
-def test_a_pod_that_joins_a_group_while_it_runs_holds_its_room_once_and_gives_it_back() -> None:
+def test_a_pod_joins_no_group_while_it_runs() -> None:
     async def story(world: World) -> list[str]:
         await world.apply(pod("a", seconds=100, gpus=2))
         await world.until(lambda: world.is_in("pod-a", "Running"))
         labels = {"fairway.dev/group": "g", "fairway.dev/group-size": "1"}
-        await world.client.patch(Ref(kinds.PODS, "a", "default"), {"metadata": {"labels": labels}})
+        with pytest.raises(ApiError, match="does not change once the pod is admitted"):
+            await world.client.patch(Ref(kinds.PODS, "a", "default"), {"metadata": {"labels": labels}})
         await world.apply(job("b", seconds=10, gpus=2))
         await world.until(lambda: world.is_in("job-b", "Running"), seconds=30)
         await world.apply(job("c", seconds=10, gpus=4))
