@@ -1,5 +1,6 @@
 """`fairway queues` and `nodes`: added up from what there is now, not from what a Queue's status last said."""
 
+import asyncio
 import json
 import re
 import time
@@ -15,8 +16,12 @@ from fairway.cli.listing import Listed
 from fairway.cli.nodes import _node_line, users
 from fairway.cli.output import clock_time, seconds
 from fairway.cli.queues import Held, Tally, print_queues, queue_lines, tallies
+from fairway.cli.rows import memories
 from fairway.cli.usage import _csv as as_csv
 from fairway.cli.usage import _print as print_usage
+from fairway.clock import Clock
+from fairway.kube.client import Client
+from fairway.kube.transport import Request, Response
 
 from .test_commands import Machine
 
@@ -55,6 +60,30 @@ def test_what_requests_nothing_is_counted_as_all_else() -> None:
 
 def test_a_shrunk_workload_counts_with_what_it_holds() -> None:
     assert tallies({"nlp": ""}, [held("a", "nlp", "2", {"n1": 1})])["nlp"].usage["p", GPU] == 2000
+
+
+@pytest.mark.parametrize(("pools", "sizes"), [(("a", "b"), (40, 40, 20)), ((), (20, 20, 20)), (None, (20, 20, 20))])
+def test_a_part_of_a_gpu_by_its_memory_is_that_of_the_smallest_of_its_pool(
+    pools: tuple[str, ...] | None, sizes: tuple[int, ...]
+) -> None:
+    def labelled(name: str, size: int) -> dict:
+        labels = {"kind": name[0], "nvidia.com/gpu.memory": str(size * 1024)}
+        return {"metadata": {"name": name, "labels": labels}, "status": {"allocatable": {GPU: "2"}}}
+
+    async def answer(request: Request) -> Response:
+        items = [labelled("a1", 80), labelled("a2", 40), labelled("b1", 20)]
+        if is_pools := "nodepools" in request.path:
+            spec = {one: {"nodeSelector": {"matchLabels": {"kind": one}}} for one in pools or ()}
+            items = [{"metadata": {"name": one}, "spec": spec[one]} for one in spec]
+        body = msgspec.json.encode({"metadata": {}, "items": items})
+        return Response(403 if is_pools and pools is None else 200, {}, body)
+
+    memory = asyncio.run(memories(Client(answer, Clock())))
+    assert tuple(memory[name] // 2**30 for name in ("a1", "a2", "b1")) == sizes
+    one = workload("x", "nlp", "0", {"a1": 1}, dict, 1)
+    one["spec"]["podSets"][0]["template"]["metadata"] = {"annotations": {"fairway.dev/gpu-memory": "10Gi"}}
+    read = msgspec.json.decode(msgspec.json.encode(one), type=Held)
+    assert tallies({"nlp": ""}, [read], memory)["nlp"].usage["p", GPU] == 10_000 // sizes[0]
 
 
 def test_parents_in_a_circle_are_counted_once() -> None:

@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -31,6 +32,7 @@ from .output import clock_time, listing_option, print_names, print_table, show, 
 from .rows import memories
 
 Thing = dict[str, Any]
+NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 class Template(Part):
@@ -79,19 +81,21 @@ class Tally:
 
 
 class Requests:
-    """What a pod of a podset requests; read once for all that are alike. `memory`: bytes of a GPU, 0 if unknown."""
+    """What a pod of a podset requests; read once for all that are alike. `memory`: bytes of a GPU by node."""
 
-    def __init__(self, memory: int) -> None:
-        self._memory = memory
-        self._known: dict[tuple[bytes, tuple[tuple[str, str], ...]], Mapping[str, int]] = {}
+    def __init__(self, memory: Mapping[str, int]) -> None:
+        self._memory, self._least = memory, min(memory.values(), default=0)
+        self._known: dict[tuple[bytes, tuple[tuple[str, str], ...], int], Mapping[str, int]] = {}
 
-    def of(self, podset: PodSet) -> Mapping[str, int]:
+    def of(self, podset: PodSet, node: str = "") -> Mapping[str, int]:
+        """On a node, else with the smallest GPU there is."""
         template = podset.template or Template()
         notes = (template.metadata and template.metadata.annotations) or {}
-        key = bytes(template.spec), tuple(notes.items())
+        size = self._memory.get(node, self._least)
+        key = bytes(template.spec), tuple(notes.items()), size
         if key not in self._known:
             pod = {"metadata": {"annotations": notes}, "spec": msgspec.json.decode(template.spec)}
-            self._known[key] = dict(requests_of(pod, self._memory))
+            self._known[key] = dict(requests_of(pod, size))
         return self._known[key]
 
 
@@ -117,19 +121,20 @@ async def _live(client: Client, items: list[Thing]) -> dict[str, Tally] | None:
         found = await client.list(Selection(kinds.WORKLOADS), Held)
         own = await alone(client, "", {(it.metadata.namespace, it.metadata.name) for it in found})
         found += [msgspec.json.decode(msgspec.json.encode(it), type=Held) for it in own]
-        return tallies(parents, found, min((await memories(client)).values(), default=0))
+        return tallies(parents, found, await memories(client))
     return None
 
 
-def tallies(parents: Mapping[str, str], workloads: Iterable[Held], memory: int = 0) -> dict[str, Tally]:
-    """What each queue has; what a queue has its parents have too. `memory`: bytes of a GPU, 0 if unknown."""
+def tallies(
+    parents: Mapping[str, str], workloads: Iterable[Held], memory: Mapping[str, int] = NOTHING
+) -> dict[str, Tally]:
+    """What each queue has; what a queue has its parents have too. `memory`: bytes of a GPU by node."""
     own: defaultdict[str, Tally] = defaultdict(Tally)
     requests = Requests(memory)
     for one in workloads:
         if one.status.phase in ("Succeeded", "Failed"):
             continue
-        each = {it.name: requests.of(it) for it in one.spec.pod_sets or ()}
-        waits, held = _waiting(one, each), _held(one, each)
+        waits, held = _waiting(one, requests), _held(one, requests)
         for name in lineage(parents, one.spec.queue):
             before = own[name]
             before.usage.update(held)
@@ -140,22 +145,24 @@ def tallies(parents: Mapping[str, str], workloads: Iterable[Held], memory: int =
     return dict(own)
 
 
-def _waiting(one: Held, each: Mapping[str, Mapping[str, int]]) -> Counter[str] | None:
+def _waiting(one: Held, requests: Requests) -> Counter[str] | None:
     """What it asks for while it waits; None of one that does not wait."""
     if one.status.phase not in ("", "Pending") or one.status.admission:
         return None
     asked: Counter[str] = Counter()
     for podset in one.spec.pod_sets or ():
-        asked.update({resource: most * podset.count for resource, most in each[podset.name].items()})
+        asked.update({resource: most * podset.count for resource, most in requests.of(podset).items()})
     return asked
 
 
-def _held(one: Held, each: Mapping[str, Mapping[str, int]]) -> Counter[tuple[str, str]]:
+def _held(one: Held, requests: Requests) -> Counter[tuple[str, str]]:
     held: Counter[tuple[str, str]] = Counter()
-    placed = one.status.admission or Admission()
+    placed, podsets = one.status.admission or Admission(), {it.name: it for it in one.spec.pod_sets or ()}
     for part in placed.pod_sets or ():
-        pods = sum(on.count or 1 for on in part.nodes or ())
-        held.update({(placed.pool, name): most * pods for name, most in each.get(part.name, {}).items()})
+        nodes, podset = part.nodes or (), podsets.get(part.name)
+        each = requests.of(podset, nodes[0].node) if podset and nodes else {}  # all are of one pool
+        pods = sum(on.count or 1 for on in nodes)
+        held.update({(placed.pool, name): most * pods for name, most in each.items()})
     return held
 
 

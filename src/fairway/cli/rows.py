@@ -138,17 +138,26 @@ class Sight:
 
 
 async def memories(client: Client) -> dict[str, int]:
-    """Bytes of the smallest GPU of each node where they are known; none where the user may not see nodes."""
+    """Bytes of the smallest GPU of each node's pool where they are known; none where the user may not see nodes. Pools
+    that may not be seen are one."""
     from fairway.api.decode import cleaned, decode
     from fairway.api.nodes import node
     from fairway.api.objects import NodeObject
     from fairway.api.quantities import Malformed
-    from fairway.engine import device_memory
+    from fairway.api.queues import pool
+    from fairway.api.types import NodePoolObject
+    from fairway.engine import Node, Pool, World, device_memory, snapshot_of
 
-    found: dict[str, int] = {}
+    nodes, pools = list[Node](), list[Pool]()
     for it in await allowed(client.list(Selection(kinds.NODES))) or ():
         with suppress(Malformed):
-            found[it["metadata"]["name"]] = device_memory(node(decode(cleaned(it), NodeObject)))
+            nodes.append(node(decode(cleaned(it), NodeObject)))
+    for it in await allowed(client.list(Selection(kinds.NODE_POOLS)), or_absent=True) or ():
+        with suppress(Malformed):
+            pools.append(pool(decode(cleaned(it), NodePoolObject)))
+    known = snapshot_of(World(nodes=tuple(nodes), pools=tuple(pools)))
+    places = zip(known.nodes, known.pool_of.tolist())
+    found = {one.name: known.gpu_memory[at] if at >= 0 else device_memory(one) for one, at in places}
     return {name: size for name, size in found.items() if size}
 
 
