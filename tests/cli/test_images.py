@@ -1,17 +1,13 @@
 """`submit --image` on a machine whose containers podman runs: what it finds is the image's, as on a cluster."""
 
 import json
-import os
-import pty
 import re
-import signal
 from collections.abc import Iterator
 
 import pytest
 from engines import IMAGE, Absent, podman
 
 from .test_commands import Machine
-from .test_shell import read_until, start
 
 
 @pytest.fixture(scope="module")
@@ -90,19 +86,3 @@ def test_up_does_not_start_where_podman_cannot_run_a_container(machine: Machine)
     said = other.run("up", "--detach", "--containers", "podman", status=1)
     assert 'podman cannot run a container here: default OCI runtime "nope" not found' in said
     assert said.count("\n") == 1 and "use --containers processes" in said
-
-
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGKILL])
-def test_a_session_in_an_image_ends_when_its_terminal_is_cut_off(machine: Machine, number: int) -> None:
-    ours, its = pty.openpty()
-    name = f"cut-{number:d}"
-    ends = {"stdin": its, "stdout": its, "stderr": its, "start_new_session": True}
-    one = start(machine, "--image", IMAGE, "--name", name, **ends)
-    read_until(ours, b"# ")
-    os.write(ours, b"echo in$((40 + 2))\n")
-    read_until(ours, b"in42")
-    one.send_signal(number)
-    one.wait(timeout=60)
-    machine.until(name, "Succeeded")
-    os.close(its)
-    os.close(ours)

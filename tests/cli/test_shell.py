@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import select
 import signal
 import struct
 import subprocess
@@ -37,6 +38,7 @@ def start(machine: Machine, *words: str, **ends: object) -> "subprocess.Popen[by
 def read_until(file: int, words: bytes) -> bytes:
     said = b""
     while words not in said:
+        assert select.select([file], [], [], 60)[0], said
         said += os.read(file, 1000)
     return said
 
