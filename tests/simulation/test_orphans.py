@@ -7,7 +7,7 @@ import pytest
 from simworld import Thing, World, job, names, node, pod
 from test_life import play
 
-from fairway.api.admission import OF_CONTROLLER
+from fairway.api.objects import OF_CONTROLLER
 from fairway.kube import kinds
 from fairway.kube.client import STRATEGIC
 from fairway.kube.kinds import Ref, Selection

@@ -35,11 +35,6 @@ INVALID, FORBIDDEN = "FieldValueInvalid", "FieldValueForbidden"
 ACCOUNTS = "system:serviceaccount:"
 CONTROLLERS = f"{ACCOUNTS}kube-system:"
 MOST_RULES = 20
-OF_CONTROLLER = (
-    objects.ASSIGNED, objects.ATTEMPT, objects.IN_QUEUE, objects.POOL, objects.CHARGED, objects.RELEASED,
-    objects.FREEZE, objects.SAVE,
-)  # fmt: skip
-"""Annotations of a pod."""
 DISRUPTED = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 
 
@@ -264,7 +259,7 @@ def _managed(review: Review) -> None:
         _claim(new, ("metadata", "annotations", USER), review)
         inherit(at(new, ("spec", "jobTemplate")), new, review.old)
     elif kind == ("", "Pod"):
-        for key in OF_CONTROLLER:
+        for key in objects.OF_CONTROLLER:
             _keep(key, review)
         if review.operation == "CREATE":
             _check_place(new, "", review)

@@ -22,7 +22,7 @@ from .volumes import claims_of
 from .workloads import condition
 
 NOTIFY = f"{objects.GROUP}/notify"
-TOLD = frozenset((objects.ASSIGNED, objects.ATTEMPT, objects.CHARGED, objects.POOL, objects.IDLE_SINCE))
+TOLD = frozenset((*objects.OF_CONTROLLER, objects.IDLE_SINCE))
 """Annotations that say nothing of what it asks for."""
 
 

@@ -80,13 +80,15 @@ def less(placed: Admission, rest: Admission) -> list[PodSetPlacement]:
 
 def dropping(placed: Admission, gone: Iterable[Place]) -> Admission:
     """The admission less these places."""
-    left = Counter(gone)
-
-    def is_left(place: Place) -> bool:
-        left[place] -= 1
-        return left[place] < 0
-
-    podsets = (packed(placement.name, filter(is_left, places(placement))) for placement in placed.podsets)
+    left, podsets = Counter(gone), []
+    for placement in placed.podsets:
+        kept = []
+        for place in places(placement):
+            if left[place]:
+                left[place] -= 1
+            else:
+                kept.append(place)
+        podsets.append(packed(placement.name, kept))
     return Admission(placed.pool, tuple(podsets))
 
 

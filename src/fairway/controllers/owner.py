@@ -23,7 +23,7 @@ import msgspec
 from msgspec.structs import replace
 
 from fairway.api import objects, owners
-from fairway.api.admission import OF_CONTROLLER, held_back
+from fairway.api.admission import held_back
 from fairway.api.conditions import pod_failure
 from fairway.api.forms.form import Conditions, Form, Outcome
 from fairway.api.names import gathering, size_of
@@ -377,7 +377,7 @@ def _manifest(pod: dict[str, Any]) -> dict[str, Any]:
     meta, spec = pod["metadata"], dict(pod["spec"])
     kept = {key: meta[key] for key in ("name", "namespace", "labels", "annotations") if key in meta}
     notes = kept.get("annotations", {})
-    kept["annotations"] = {key: text for key, text in notes.items() if key not in OF_CONTROLLER}
+    kept["annotations"] = {key: text for key, text in notes.items() if key not in objects.OF_CONTROLLER}
     token = {one["name"] for one in spec.get("volumes") or () if one["name"].startswith("kube-api-access-")}
     spec["volumes"] = [one for one in spec.get("volumes") or () if one["name"] not in token]
     for part in ("containers", "initContainers"):

@@ -17,6 +17,7 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from fairway.api.objects import INDEX, WORLD_SIZE
+from fairway.api.owners import controller_of
 from fairway.api.quantities import time_text
 from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
@@ -79,7 +80,7 @@ class Jobs:
             self._pod_changed(old, None)
         owner, name = _owner(pod), pod.metadata.name
         key = _key(pod.metadata.namespace, owner[0])
-        is_alone = pod.is_tracked and not any(it.controller for it in pod.metadata.owner_references)
+        is_alone = pod.is_tracked and controller_of(pod.metadata) is None
         if owner[0] or is_alone or name in self._owned.get(key, ()):  # another may have released it
             self._assumed[key].pop(name, None)
             if new:

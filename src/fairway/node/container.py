@@ -76,6 +76,11 @@ class Attempt:
         return self.code is not None
 
     @property
+    def is_unseen(self) -> bool:
+        """Whether it was lost, and nothing has kept when."""
+        return self.reason == LOST and not (self.folder / "lost").exists()
+
+    @property
     def is_asked(self) -> bool:
         """Whether it was asked to stop."""
         return (self.folder / "stop").exists()
@@ -110,7 +115,7 @@ def note_loss(folder: Path, now: float, why: str = "") -> None:
 
 def keep_loss(last: Attempt) -> None:
     """Keeps when an attempt was lost that nobody saw end: the next look at it may come after the machine went down."""
-    if last.reason == LOST and not (last.folder / "lost").exists():
+    if last.is_unseen:
         note_loss(last.folder, last.finished_at or 0.0)
 
 

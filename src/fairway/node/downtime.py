@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fairway.api.quantities import time_text
 
-from .container import LOST, Attempt, history, note_loss
+from .container import Attempt, history, note_loss
 from .draft import text_of, write_whole
 from .podstatus import SHUTDOWN
 
@@ -64,7 +64,7 @@ def _unnoticed(folder: Path, known: Downtime, boot: str) -> float:
     if any(it.pid for it in lasts):
         return 0.0
     gone = list(_gone(lasts, known.began))
-    lost = [it for it in gone if _is_unseen(it)]
+    lost = [it for it in gone if it.is_unseen]
     is_restored = bool(database) and not pods.exists()
     if not gone and not is_restored and known.boot in ("-", boot):
         return 0.0
@@ -79,12 +79,8 @@ def _unnoticed(folder: Path, known: Downtime, boot: str) -> float:
 def _gone(lasts: Sequence[Attempt], began: float) -> Iterator[Attempt]:
     """Those that ended with the machine after `began`, as far as nobody saw them end otherwise."""
     for each in lasts:
-        if (each.stopped == SHUTDOWN or _is_unseen(each)) and (each.finished_at or 0.0) > began:
+        if (each.stopped == SHUTDOWN or each.is_unseen) and (each.finished_at or 0.0) > began:
             yield each
-
-
-def _is_unseen(one: Attempt) -> bool:
-    return one.reason == LOST and not (one.folder / "lost").exists()
 
 
 def _read(pods: Path) -> Downtime:

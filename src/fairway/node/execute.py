@@ -201,7 +201,7 @@ def _entered(run: Attempt, order: Order, ends: Sequence[int]) -> tuple["subproce
         os.close(read)
     with os.fdopen(write, "wb") as file, suppress(BrokenPipeError):
         file.write(marshal.dumps(said))
-    return process, "beside" in spec
+    return process, said["adopts"]
 
 
 def _give(ends: Sequence[int], user: Mapping[str, int]) -> None:
