@@ -574,7 +574,7 @@ async def test_what_a_lost_process_left_has_ended_though_nobody_reaps_it(tmp_pat
     place = tmp_path / "uid/containers/main/0"
     place.mkdir(parents=True)
     env = {container.MARK: str(place)}
-    says = "echo $$; while :; do sleep 600; done"  # by itself, as a child without its program has no mark yet
+    says = "echo $$; while :; do sleep 600; done"  # before exec the child has no mark yet
     code = f"import os; os.spawnle(os.P_NOWAIT, '/bin/sh', 'sh', '-c', {says!r}, {env})"
     code += "; os.execv('/bin/sleep', ['sleep', '600'])"  # which waits for no child
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:

@@ -22,8 +22,8 @@ from .volumes import claims_of
 from .workloads import condition
 
 NOTIFY = f"{objects.GROUP}/notify"
-TOLD = frozenset((*objects.OF_CONTROLLER, objects.IDLE_SINCE))
-"""Annotations that say nothing of what it asks for."""
+OF_RUN = frozenset((*objects.OF_CONTROLLER, objects.IDLE_SINCE))
+"""Annotations on how a pod runs: they request nothing."""
 
 
 def is_plain(pod: objects.PodObject) -> bool:
@@ -73,7 +73,7 @@ def _likeness(pod: objects.PodObject) -> bytes:
     """What it asks for, without what tells it from others, as the volume of its token has a name of its own: pods
     alike are read once, and share what they mean."""
     meta = pod.metadata
-    notes = {key: text for key, text in meta.annotations.items() if key.startswith(owners.PREFIX) and key not in TOLD}
+    notes = {key: text for key, text in meta.annotations.items() if key.startswith(owners.PREFIX) and key not in OF_RUN}
     claims = tuple(objects.Volume(persistent_volume_claim=objects.VolumeUse(name)) for name, _ in claims_of(pod))
     spec = replace(pod.spec, node_name="", volumes=claims)
     return msgspec.json.encode(objects.PodObject(objects.Metadata(labels=meta.labels, annotations=notes), spec))
