@@ -1,4 +1,4 @@
-"""A machine's clock is set by an hour, for its server, nodes, Jobs and controllers alike: what is decided, and how soon.
+"""A machine's clock is set by an hour, for its server, nodes, Jobs and controllers: what is decided, and how soon.
 
 Time limits and charges go by the clock, as docs/start/runbook.md says; nothing else is late, early or stopped for it.
 """
