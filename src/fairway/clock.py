@@ -1,9 +1,11 @@
 """Time and chance: the only places that ask the operating system for either.
 
 A Clock says what time it is (seconds since the epoch, a float) and sleeps. Everything that waits for time goes
-through it, so that a test can run a day in a second. The virtual clock is an event loop whose selector, instead of
-waiting for the next timer, moves time on to it: code under it sees ordinary asyncio, and a wait that nothing can
-end raises `Deadlock`. There are no threads and no sockets under a virtual clock: they would not move with it.
+through it, so that a test can run a day in a second. How long something lasts within one process is measured by
+`elapsed`, which nothing sets; `now` is compared with times in objects, and code that keeps such times asks `was_set`.
+The virtual clock is an event loop whose selector, instead of waiting for the next timer, moves time on to it: code
+under it sees ordinary asyncio, and a wait that nothing can end raises `Deadlock`. There are no threads and no sockets
+under a virtual clock: they would not move with it.
 
 A Chance gives uids, tokens and jitter; seeded, it gives the same ones again.
 """
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 T = TypeVar("T")
+SET_SECONDS = 5.0  # a smaller step makes what waits for a moment early or late by no more than that
 
 
 class Deadlock(RuntimeError):
@@ -39,6 +42,14 @@ class Clock:
     def elapsed(self) -> float:
         """Seconds since some moment. They pass evenly however the time is set, and while the machine sleeps."""
         return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+    def offset(self) -> float:
+        """Seconds from `elapsed` to `now`: another number only once the time is set."""
+        return self.now() - self.elapsed()
+
+    def was_set(self, before: float) -> bool:
+        """Whether the time was set, by more than SET_SECONDS, since the offset was `before`."""
+        return abs(self.offset() - before) > SET_SECONDS
 
     def spent(self) -> float:
         """CPU seconds of this thread: what work costs, however busy the machine is."""

@@ -108,3 +108,40 @@ def test_an_agenda_is_settled_when_the_turns_that_are_due_are_over_and_waits_for
         return list(order)
 
     assert clock.run(play()) == list(noted)
+
+
+class Set(VirtualClock):
+    """A clock that is set by `ahead` seconds."""
+
+    ahead = 0.0
+
+    def now(self) -> float:
+        return super().now() + self.ahead
+
+
+@pytest.mark.parametrize("by", [-3600.0, 3600.0])
+def test_once_the_clock_is_set_each_key_has_a_turn_that_says_anew_when_the_next_is_due(by: float) -> None:
+    clock, turns = Set(1e6), list[tuple[str, float]]()
+    pauses = {"soon": 30.0, "late": 1000.0, "noted": 1e9}
+
+    async def work(key: str) -> float:
+        turns.append((key, clock.elapsed()))
+        if key == "busy":
+            await clock.sleep(70.0)
+        return clock.now() + pauses.get(key, 1e9)
+
+    async def play() -> None:
+        agenda = Agenda(clock, seeded(1))
+        for key in (*pauses, "busy"):
+            agenda.note(key)
+        task = asyncio.create_task(agenda.run(work))
+        await clock.sleep(65.0)
+        clock.ahead = by
+        await clock.sleep(45.0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    clock.run(play())
+    assert [at for key, at in turns if key == "soon"] == pytest.approx([0, 30, 60, 70, 100], abs=0.1)
+    assert [at for key, at in turns if key in ("late", "noted")] == pytest.approx([0, 0, 70, 70], abs=0.1)
+    assert [at for key, at in turns if key == "busy"] == pytest.approx([0, 70], abs=0.1)

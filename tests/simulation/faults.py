@@ -168,14 +168,14 @@ class Faults:
 
 
 class Machine(Clock):
-    """The clock of one machine, which its administrator sets: `offset` is how far it is off; sleeps are as long as they
+    """The clock of one machine, which its administrator sets: `ahead` says by how much; sleeps are as long as they
     are. Without `has_memory` its processes of low priority are killed before they answer."""
 
     def __init__(self, base: Clock, *, has_memory: bool = True) -> None:
-        self.base, self.has_memory, self.offset = base, has_memory, 0.0
+        self.base, self.has_memory, self.ahead = base, has_memory, 0.0
 
     def now(self) -> float:
-        return self.base.now() + self.offset
+        return self.base.now() + self.ahead
 
     def elapsed(self) -> float:
         return self.base.elapsed()

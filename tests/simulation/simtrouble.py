@@ -134,9 +134,9 @@ def of_replica(chance: random.Random, faults: Faults, start: float) -> None:
 
 async def jump(clock: Machine, chance: random.Random) -> None:
     """The administrator of its machine sets its clock, back or forth, and in the end right."""
-    for offset in (chance.choice((-FAR, -5.0, 5.0, FAR)), 0.0):
+    for ahead in (chance.choice((-FAR, -5.0, 5.0, FAR)), 0.0):
         await clock.sleep(chance.uniform(5, LENGTH))
-        clock.offset = offset
+        clock.ahead = ahead
 
 
 def cpus(it: Thing) -> int:

@@ -112,8 +112,8 @@ async def _pause(client: Client, found: Found) -> str:
         return f"stays paused; `fairway resume {found.name}` lets it go on"
     if not runs:
         return f"waits no longer; `fairway resume {found.name}` lets it queue again"
-    until = client.clock.now() + PAUSE_SECONDS
-    while client.clock.now() < until:
+    until = client.clock.elapsed() + PAUSE_SECONDS
+    while client.clock.elapsed() < until:
         status = (await client.find(found.ref) or {}).get("status") or {}
         if status.get("phase") == "Paused" and "admission" not in status:
             return f"paused: its processes are frozen; `fairway resume {found.name}` lets them go on"

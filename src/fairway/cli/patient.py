@@ -41,9 +41,9 @@ class Patient(Client):
     def _wait(self, error: Exception) -> None:
         """Says at first that it is away; raises Problem if it is for too long."""
         if self._since is None:
-            self._since = self.clock.now()
+            self._since = self.clock.elapsed()
             say("the server does not answer; this goes on when it is back, Ctrl-C ends it")
-        if self.clock.now() >= self._since + AWAY_SECONDS:
+        if self.clock.elapsed() >= self._since + AWAY_SECONDS:
             raise Problem(f"no server for {AWAY_SECONDS:.0f} seconds: {error}", exit_code=1)
 
 

@@ -105,9 +105,9 @@ async def _is_none_left(client: Client, namespace: str) -> bool:
 async def _until(
     client: Client, holds: Callable[[], Awaitable[bool]], why_not: str, seconds: float = PATIENCE_SECONDS
 ) -> None:
-    end = client.clock.now() + seconds
+    end = client.clock.elapsed() + seconds
     while not await holds():
-        if client.clock.now() > end:
+        if client.clock.elapsed() > end:
             raise Problem(why_not, exit_code=1)
         await client.clock.sleep(LOOK_SECONDS)
 

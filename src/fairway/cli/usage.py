@@ -99,9 +99,9 @@ async def _close(client: Client, month: str) -> None:
     """Returns once the controller has closed it."""
     body = {"apiVersion": kinds.FAIRWAY, "kind": "UsageMonth", "metadata": {"name": month}, "spec": {"closed": True}}
     await client.ensure(kinds.USAGE_MONTHS, body)
-    end = client.clock.now() + CLOSING_SECONDS
+    end = client.clock.elapsed() + CLOSING_SECONDS
     while not await _is_closed(client, month):
-        if client.clock.now() > end:
+        if client.clock.elapsed() > end:
             raise Problem(f"{month} is not closed yet: no scheduler answered in {CLOSING_SECONDS:.0f} s; "
                           f"`kubectl get usagemonths` says when it is", exit_code=1)  # fmt: skip
         await client.clock.sleep(LOOK_SECONDS)

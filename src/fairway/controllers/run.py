@@ -3,7 +3,8 @@
 Everything here talks to an API server through a transport, whichever it is; time and chance are given. It waits until
 the cluster has what it needs. Nothing is decided before every informer has its first list, and nothing is written but
 by the holder of the lease. A controller that loses the lease ends: what it assumed is another's to decide now, and
-whoever runs it starts it anew. One that is stopped gives the lease up, so that the next need not wait.
+whoever runs it starts it anew. One whose clock is set ends too, since it keeps times of that clock everywhere. One that
+is stopped gives the lease up, so that the next need not wait.
 """
 
 import asyncio
@@ -67,6 +68,10 @@ class LeaseLost(Exception):
     """Another holds the lease, or the API server could not be reached in time to renew it."""
 
 
+class TimeSet(Exception):
+    """The machine's clock was set: times that were kept are wrong now."""
+
+
 async def run(
     transport: Transport, settings: Settings, clock: Clock, chance: Chance, *, webhook: Address | None = None
 ) -> None:
@@ -84,15 +89,17 @@ async def run(
                 await asyncio.create_task(Control(transport, settings, clock, chance).run(front))
             except* LeaseLost:
                 log.warning("the lease is lost; starting anew")
+            except* TimeSet as errors:
+                log.warning("%s; starting anew", errors.exceptions[0])
             if this and this.cancelling():
                 raise asyncio.CancelledError
 
 
 class Control:
-    """One life of the controllers, from taking the lease to losing it."""
+    """One life of the controllers, from taking the lease to losing it, or until the clock is set."""
 
     def __init__(self, transport: Transport, settings: Settings, clock: Clock, chance: Chance) -> None:
-        self.metrics = Metrics()
+        self.metrics, self._offset = Metrics(), clock.offset()
         client = Client(self.metrics.counted(transport), clock, chance)
         self._view = View(client, self._changed)
         self._cases = Cases(self._view)
@@ -119,7 +126,8 @@ class Control:
         self._leads = False
 
     async def run(self, front: Front) -> None:
-        """Until cancelled or the lease is lost; the lease is given up at once. `front` shows this life."""
+        """Until cancelled, the lease is lost or the clock is set; the lease is given up at once. `front` shows this
+        life."""
         means = self._means
         front.exposition, front.waits_for = self.metrics.exposition, "starting"
         await installed(means.client, means.settings.namespace, partial(setattr, front, "waits_for"))
@@ -158,9 +166,12 @@ class Control:
                 self._log(late(one, at) for one in pod_failed(None, pod, key))
 
     async def _guard(self) -> None:
-        """Ends this life when the lease is lost."""
+        """Ends this life when the lease is lost or the clock is set."""
+        clock, offset = self._means.client.clock, self._offset
         while self._means.election.is_leader():
-            await self._means.client.clock.sleep(self._means.settings.lease_term / 6)
+            await clock.sleep(self._means.settings.lease_term / 6)
+            if clock.was_set(offset):
+                raise TimeSet(f"the clock was set by {clock.offset() - offset:+.0f} s")
         raise LeaseLost
 
     def _changed(self, kind: Kind, old: Object | None, new: Object | None) -> None:

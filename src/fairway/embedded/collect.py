@@ -14,6 +14,7 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import islice
+from math import inf
 from typing import Any
 
 import msgspec
@@ -81,19 +82,19 @@ class Collector:
         self._position = 0
 
     async def run(self) -> None:
-        swept = 0.0
+        swept = -inf
         self._begin()
         while not self._store.closed:
             self._follow()
             self._drop_first()
-            if self._clock.now() >= swept + SWEEP_SECONDS:
-                swept = self._clock.now()
-                self._drop_old_events(swept)
+            if self._clock.elapsed() >= swept + SWEEP_SECONDS:
+                swept = self._clock.elapsed()
+                self._drop_old_events(self._clock.now())
             if self._due:
                 await self._round()
                 continue
             try:
-                await self._clock.within(swept + SWEEP_SECONDS - self._clock.now(), self._store.changed())
+                await self._clock.within(swept + SWEEP_SECONDS - self._clock.elapsed(), self._store.changed())
             except TimeoutError:
                 continue
 

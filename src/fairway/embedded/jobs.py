@@ -111,10 +111,12 @@ class Jobs:
         if step.remove or step.stop or step.create:
             await self._change(key, job, step)
             step = self._settle(key, job)
-        late = self._unwritten.get(key, self.clock.now()) + BATCH_SECONDS
-        is_kept_back = is_minor(job.status, step.status) and self.clock.now() < late
+        now = self.clock.now()
+        since = self._unwritten.get(key, now)  # later than now if the clock was set back
+        late = since + BATCH_SECONDS
+        is_kept_back = is_minor(job.status, step.status) and since <= now < late
         if is_kept_back:
-            self._unwritten.setdefault(key, self.clock.now())
+            self._unwritten.setdefault(key, now)
         else:
             self._unwritten.pop(key, None)
             if step.status != job.status:
@@ -135,7 +137,7 @@ class Jobs:
 
     def _pods(self, key: str) -> list[Pod]:
         now, assumed = self.clock.now(), self._assumed[key]
-        for name in [name for name, (_, until) in assumed.items() if until <= now]:
+        for name in [name for name, (_, until) in assumed.items() if not now < until <= now + ASSUMED_SECONDS]:
             del assumed[name]
         return list((self._owned[key] | {name: pod for name, (pod, _) in assumed.items()}).values())
 

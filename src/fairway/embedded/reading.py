@@ -202,7 +202,7 @@ def watch(registry: Registry, call: Call) -> Response:
 async def _stream(registry: Registry, call: Call, chosen: Selection, position: int) -> AsyncIterator[bytes]:
     store, resource, clock = registry.store, call.resource, registry.clock
     line = _liner(registry, call)
-    end = clock.now() + (call.number("timeoutSeconds") or WATCH_SECONDS)
+    end = clock.elapsed() + (call.number("timeoutSeconds") or WATCH_SECONDS)
     if not position:
         position, found = store.revision, _listed(_then(registry, resource, None), chosen)[0]
         yield b"".join(line("ADDED", entry.value) for _, entry in found)
@@ -217,10 +217,10 @@ async def _stream(registry: Registry, call: Call, chosen: Selection, position: i
             position = store.revision
             if chunk := b"".join(_shown(event, chosen, line) for event in events):
                 yield chunk
-        elif not await _changes(registry, resource, seconds=min(BOOKMARK_SECONDS, end - clock.now())):
+        elif not await _changes(registry, resource, seconds=min(BOOKMARK_SECONDS, end - clock.elapsed())):
             if call.flag("allowWatchBookmarks"):
                 yield line("BOOKMARK", _bookmark(resource, position := store.revision))
-            if clock.now() >= end:
+            if clock.elapsed() >= end:
                 return
 
 

@@ -5,7 +5,8 @@ makes it as it should be; it returns when to look again (None: when noted). The 
 turn, at the earliest moment asked for; no key is worked on twice at once; a key that is noted during its turn has
 another. Of several that are due the one of the least rank is next, then the one noted first. A turn that fails as
 writing to a server may fail is taken again after a pause that doubles. So is one that fails as nobody foresaw, and its
-error is logged whole: an object that a user made must not stop the work on those of all others.
+error is logged whole: an object that a user made must not stop the work on those of all others. Moments are those of
+`Clock.now`: once that is set, each key has a turn at once, which finds out when the next is due.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from fairway.clock import Chance, Clock
 from .client import ApiError
 
 FIRST_SECONDS, LONGEST_SECONDS, LOOK_SECONDS = 0.5, 30.0, 0.02
+CLOCK_SECONDS = 10.0  # the longest sleep: so late it is seen that the clock was set
 WIDTH = 32
 log = logging.getLogger(__name__)
 
@@ -40,6 +42,7 @@ class Agenda:
         self._busy: set[str] = set()
         self._failures: dict[str, int] = {}
         self._changed = asyncio.Event()
+        self._offset = clock.offset()
 
     def note(self, key: str, at: float = 0.0) -> None:
         """`key` gets a turn at `at`, or earlier."""
@@ -73,10 +76,17 @@ class Agenda:
         async with asyncio.TaskGroup() as tasks:
             while True:
                 self._changed.clear()
+                self._heed_clock()
                 while key := self._next():
                     tasks.create_task(self._turn(key, work))
                 with suppress(TimeoutError):
                     await self.clock.within(self._pause(), self._changed.wait())
+
+    def _heed_clock(self) -> None:
+        if self.clock.was_set(self._offset):
+            self._offset = self.clock.offset()
+            for key in (*self._due, *self._busy):
+                self.note(key)
 
     def _next(self) -> str:
         now = self.clock.now()
@@ -98,7 +108,7 @@ class Agenda:
     def _pause(self) -> float | None:
         if not self._order or len(self._busy) >= self._width:
             return None
-        return max(0.0, self._order[0][0] - self.clock.now())
+        return min(max(0.0, self._order[0][0] - self.clock.now()), CLOCK_SECONDS)
 
     async def _turn(self, key: str, work: Work) -> None:
         try:

@@ -197,7 +197,7 @@ class Credentials:
         return self._certificate
 
     async def _renew(self) -> None:
-        now = self.clock.now()
+        now = self.clock.elapsed()
         if now < self._until:
             return
         if self.config.token_file:
@@ -225,7 +225,7 @@ class Credentials:
         pair = (status.certificate.encode(), status.key.encode())
         self._certificate = pair if all(pair) else None
         expiry = status.expiry.timestamp() - EARLY_SECONDS if status.expiry else float("inf")
-        self._until = max(expiry, self.clock.now() + EARLY_SECONDS)
+        self._until = max(expiry - self.clock.offset(), self.clock.elapsed() + EARLY_SECONDS)
 
 
 class _ExecStatus(

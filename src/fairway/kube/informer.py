@@ -123,12 +123,12 @@ class Informer(Generic[T]):
         self.synced.set()
 
     async def _watch(self) -> None:
-        started, seen = self.client.clock.now(), False
+        started, seen = self.client.clock.elapsed(), False
         async with aclosing(self.client.watch(self.selection, self._version)) as events:
             async for event in events:
                 self._observe(event)
                 seen, self._pause, self.is_away = True, FIRST_SECONDS, False
-        if not seen and self.client.clock.now() < started + 1.0:
+        if not seen and self.client.clock.elapsed() < started + 1.0:
             raise ConnectionError("the watch ended at once")
 
     def _observe(self, event: Event) -> None:

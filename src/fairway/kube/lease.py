@@ -54,6 +54,7 @@ class Election:
         self.client, self.lease, self.identity, self.term = client, lease, identity, term
         self.acquired = asyncio.Event()
         self._asked = self._renewed = float("-inf")
+        self._offset = client.clock.offset()
         self._works, self.worked_until, self.was_left = False, float("inf"), False
         self._seen, self.leads_from = ("", float("-inf")), 0.0
 
@@ -110,7 +111,8 @@ class Election:
         found = await self.client.get(self.lease, _Lease)
         if found.spec.holder_identity != self.identity:
             return False
-        worked = {WORKED: micro_time(self.client.clock.now())} if self._works else {}
+        until = self.client.clock.elapsed() + self._offset  # by the clock that what it did was told with
+        worked = {WORKED: micro_time(until)} if self._works else {}
         seen = {"resourceVersion": found.metadata.resource_version, "annotations": worked}
         await self.client.patch(self.lease, {"metadata": seen, "spec": {"holderIdentity": ""}})
         return True

@@ -11,6 +11,7 @@ written after QUIET looks without use, with the time of the first, and taken bac
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 import psutil
@@ -107,7 +108,7 @@ async def watch(client: Client, pods: Callable[[], list[Pod]], dealer: Dealer, g
 
     def glance(now: float) -> float:
         """Notes which cards compute, or do not tell."""
-        glances.update({card.uuid: now for card in dealer.cards if card.percent != 0})
+        glances.update({card.uuid: client.clock.elapsed() for card in dealer.cards if card.percent != 0})
         return now + GLANCE_SECONDS
 
     async def look(key: str) -> float:
@@ -116,9 +117,9 @@ async def watch(client: Client, pods: Callable[[], list[Pod]], dealer: Dealer, g
             return glance(now)
         running = [it for it in pods() if (it.get("status") or {}).get("phase") == "Running"]
         cpu = await client.clock.in_thread(processes.used) if running else {}
-        since = now - LOOK_SECONDS
+        since = client.clock.elapsed() - LOOK_SECONDS
         cpu = {uid: it for uid, it in cpu.items() if uid not in processes.runnable
-               and all(glances.get(card.uuid, 0) < since for card in dealer.of(uid))}  # fmt: skip
+               and all(glances.get(card.uuid, -inf) < since for card in dealer.of(uid))}  # fmt: skip
         quiet.look(running, cpu, gpus(), now)
         for pod in running:
             await _tell(client, pod, quiet.told(pod))

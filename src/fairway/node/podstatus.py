@@ -182,12 +182,14 @@ def outlook_of(sight: Sight, container: Container) -> tuple[Outlook, float]:
     if last.stopped in AGAIN:
         return "start", now
     if last.reason in REFUSED:
-        at = (last.finished_at or now) + REFUSED_SECONDS
+        pause = REFUSED_SECONDS
     elif policy == "Never" or (policy == "OnFailure" and last.code == 0):
         return ("failed" if last.code else "succeeded"), now
     else:
-        at = (last.finished_at or now) + _pause(last)
-    return ("start" if at <= now else "wait"), at
+        pause = _pause(last)
+    ended = last.finished_at or now
+    is_due = ended + pause <= now or ended > now  # it ends later than now only if the clock was set back since
+    return ("start" if is_due else "wait"), ended + pause
 
 
 def _pause(last: Attempt) -> float:

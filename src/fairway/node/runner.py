@@ -187,15 +187,15 @@ class Runner:
 
     async def _tidy(self) -> None:
         """Keeps logs within their bounds; asks once an hour which workloads there still are."""
-        asked_at = 0.0
+        asked_at = -inf
         while True:
             await self.clock.sleep(TIDY_SECONDS)
             uids, now = None, self.clock.now()
-            if now - asked_at >= HOUR:
+            if self.clock.elapsed() - asked_at >= HOUR:
                 made = [it["metadata"] for it in await self.client.list(WORKLOADS)]
                 began = {(it.get("annotations") or {}).get(BEGAN, "") for it in made}
                 uids = {it["uid"] for it in made} | began | self._pods.keys()  # a bare pod may be its own Workload
-                asked_at = now
+                asked_at = self.clock.elapsed()
             try:
                 await self.clock.in_thread(partial(self.archive.tidy, uids, now))
             except OSError as error:
@@ -236,8 +236,8 @@ class Runner:
         if uid not in self._pods:
             return await self._clear(uid)
         pod = unpacked(self._pods[uid])
-        held = max((until for (other, _), until in self._starting.items() if other == uid), default=0.0)
-        if held > self.clock.now():  # until it has started nobody can tell what runs
+        until = max((until for (other, _), until in self._starting.items() if other == uid), default=0.0)
+        if (held := until + self.clock.offset()) > self.clock.now():  # until it has started nobody can tell what runs
             for _, it in self._running((pod,)) if is_leaving(pod) else ():
                 stop(it, grace_of(pod), DELETED)
             return held if held < inf else self.clock.now() + PAUSE_SECONDS if is_leaving(pod) else None
@@ -413,7 +413,7 @@ class Runner:
         uid, _, name, _ = place.parts[-4:]
         del self._starting[uid, name]
         if inspect(place).started_at is None:
-            self._starting[uid, name] = self.clock.now() + pause
+            self._starting[uid, name] = self.clock.elapsed() + pause
         self.agenda.note(uid)
 
     async def _report(self, sight: Sight, ahead: Next) -> None:

@@ -81,7 +81,7 @@ class Access:
 
     async def viewer(self, shown: str) -> Viewer:
         """Whoever shows this token; raises Refused."""
-        key, now = sha256(shown.encode()).digest(), self._world.client.clock.now()
+        key, now = sha256(shown.encode()).digest(), self._world.client.clock.elapsed()
         known = self._viewers.get(key)
         if known is not None and known.until > now and self._world.namespaces.keys() <= known.asked:
             return known

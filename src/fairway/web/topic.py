@@ -14,6 +14,7 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import inf
 from typing import Any
 
 import msgspec
@@ -64,17 +65,17 @@ class Topic:
         self.page = EMPTY
         self._whole: Message | None = None
         self._drawn = asyncio.Lock()
-        self._at, self.pause, self.clock = 0.0, BATCH_SECONDS, world.client.clock
+        self._at, self.pause, self.clock = -inf, BATCH_SECONDS, world.client.clock
 
     async def refresh(self) -> None:
         """Draws it anew if the world has changed since, or some time has passed; one viewer draws for all."""
         async with self._drawn:
-            now = self.clock.now()
-            if self._seen == self._world.version and now < self._at + REDRAW_SECONDS:
+            elapsed = self.clock.elapsed()
+            if self._seen == self._world.version and elapsed < self._at + REDRAW_SECONDS:
                 return
-            self._seen, self._at = self._world.version, now
+            self._seen, self._at = self._world.version, elapsed
             before = self.clock.spent()
-            page = self._draw(self._world, replace(self._ask, now=now, before=self.page))
+            page = self._draw(self._world, replace(self._ask, now=self.clock.now(), before=self.page))
             spent, change, is_first = self.clock.spent() - before, difference(self.page, page), self.page is EMPTY
             self.pause = BATCH_SECONDS if is_first else max(BATCH_SECONDS, REST * spent)
             if change is not None:
@@ -120,19 +121,19 @@ class Topics:
     async def follow(self, topic: Topic, last: str) -> AsyncIterator[Message]:
         """The page, then each change, and a beat where nothing changes; without an end. While the API server is away
         nothing is told, so that the page says that it is not live."""
-        clock, told = topic.clock, 0.0
+        clock, told = topic.clock, -inf
         while True:
-            if told and self._world.is_away:
+            if told > -inf and self._world.is_away:
                 await clock.sleep(AWAY_SECONDS)
                 continue
-            version, self._world.looked_at = self._world.version, clock.now()
+            version, self._world.looked_at = self._world.version, clock.elapsed()
             await topic.refresh()
             for message in topic.after(last):
-                last, told = message.id, clock.now()
+                last, told = message.id, clock.elapsed()
                 yield message
-            if clock.now() >= told + BEAT_SECONDS:
-                told = clock.now()
-                yield Message("beat", {"at": told})
+            if clock.elapsed() >= told + BEAT_SECONDS:
+                told = clock.elapsed()
+                yield Message("beat", {"at": clock.now()})
             try:
                 await clock.within(BEAT_SECONDS, self._world.after(version))
                 await clock.sleep(topic.pause)

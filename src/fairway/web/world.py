@@ -128,7 +128,7 @@ class World:
 
     async def seen(self) -> None:
         """Returns once everything is seen; begins to watch, unless it does. TimeoutError where that takes long."""
-        self.looked_at = self.client.clock.now()
+        self.looked_at = self.client.clock.elapsed()
         if not self.is_watching:
             self.synced.clear()
             self._running = asyncio.create_task(self._run())
@@ -174,7 +174,7 @@ class World:
                 await informer.synced.wait()
             self.synced.set()
             self._mark()
-            while (left := self.looked_at + UNSEEN_SECONDS - self.client.clock.now()) > 0:
+            while (left := self.looked_at + UNSEEN_SECONDS - self.client.clock.elapsed()) > 0:
                 await self.client.clock.sleep(left)
             for task in running:
                 task.cancel()

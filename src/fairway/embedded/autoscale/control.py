@@ -126,7 +126,7 @@ class Autoscalers:
     def _steady(self, one: Object, wish: int, replicas: int) -> int:
         """A step down waits: the greatest wish of the last minutes counts."""
         down = (one.spec.get("behavior") or {}).get("scaleDown") or {}
-        window, now = down.get("stabilizationWindowSeconds", STEADY_SECONDS), self.clock.now()
+        window, now = down.get("stabilizationWindowSeconds", STEADY_SECONDS), self.clock.elapsed()
         wishes = self._wishes.setdefault(one.metadata.uid, [(now, replicas)])
         wishes[:] = [(at, it) for at, it in wishes if at > now - window] + [(now, wish)]
         return wish if wish >= replicas else min(replicas, max(it for _, it in wishes))

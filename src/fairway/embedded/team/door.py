@@ -175,9 +175,13 @@ class Door:
     async def _entry(self, uid: int, *, renew: bool) -> Entry:
         async with self._locks[uid]:
             known = self._entries.get(uid)
-            if renew or known is None or known.until <= self._client.clock.now():
+            if renew or known is None or not self._is_fresh(known):
                 known = self._entries[uid] = await self._let_in(uid)
             return known
+
+    def _is_fresh(self, known: Entry) -> bool:
+        """No token is good any more that was signed before the clock was set back."""
+        return self._client.clock.elapsed() < known.until and self._tokens.read(known.token) is not None
 
     async def _let_in(self, uid: int) -> Entry:
         person = await self._client.clock.in_thread(partial(person_of, uid))
@@ -189,7 +193,7 @@ class Door:
         identity = self._identity(person)
         queues = tuple(sorted(name.removeprefix(team.OPEN) for name in labels if name.startswith(team.OPEN)))
         token = self._tokens.issue(identity, seconds=LIFE_SECONDS)
-        return Entry(identity, namespace, queues, token, self._client.clock.now() + FRESH_SECONDS)
+        return Entry(identity, namespace, queues, token, self._client.clock.elapsed() + FRESH_SECONDS)
 
     def _identity(self, person: Person) -> Identity:
         is_admin = person.uid == 0 or self._team.admins in person.groups

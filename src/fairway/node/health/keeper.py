@@ -79,7 +79,7 @@ class Keeper:
     def farewell(self, about: About, place: Place, grace: float) -> float | None:
         """The seconds that a container has from its SIGTERM on; None while its `preStop` hook runs, after which
         `changed` is called."""
-        hook, folder, now = hook_of(place.container, "preStop"), place.attempt.folder, self.clock.now()
+        hook, folder, now = hook_of(place.container, "preStop"), place.attempt.folder, self.clock.elapsed()
         if folder in self._kept:
             self._kept[folder].rest()
         if hook is None or not place.attempt.is_running or grace <= 0:
@@ -156,7 +156,8 @@ class Keeper:
     async def _verdicts(self, kept: Kept, probe: Probe, first: bool | None) -> AsyncIterator[bool]:
         """Each change of what a probe says; it is asked for as long as somebody wants to know."""
         tally = Tally(probe, first)
-        await self.clock.until((kept.place.attempt.started_at or 0.0) + probe.delay)
+        left = (kept.place.attempt.started_at or 0.0) + probe.delay - self.clock.now()
+        await self.clock.sleep(min(left, probe.delay))  # more is left only if the clock was set back
         while True:
             why = await perform(probe.action, kept.place, probe.timeout)
             if why:
