@@ -397,6 +397,33 @@ async def test_a_device_that_is_not_assigned_cannot_be_opened_under_another_name
     assert await team.said(team.ann, "open", script, annotations={ASSIGNED: "1"}) == "opened\n"
 
 
+@pytest.fixture
+def nodev(team: Team) -> Iterator[Path]:
+    """A file system on which no device may be opened, as FUSE mounts of users are, with a device on it (/dev/null)."""
+    place = Path(team.ann.pw_dir) / "nodev"
+    place.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "nodev,noexec,nosuid,mode=755", "tmpfs", place], check=True)
+    os.mknod(place / "null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    os.chmod(place / "null", 0o666)
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+async def test_a_volume_opens_no_device_that_its_file_system_closes(team: Team, nodev: Path):
+    mounts = [{"name": "v", "mountPath": f"/fairway-{it}", "readOnly": it == "ro"} for it in ("rw", "ro")]
+    script = "for it in rw ro; do cat /fairway-$it/null && echo opened; findmnt -no OPTIONS /fairway-$it; done 2>&1"
+    said = await team.said(team.ann, "a", script, container={"volumeMounts": mounts},
+                           volumes=[{"name": "v", "hostPath": {"path": str(nodev)}}])  # fmt: skip
+    assert said.count("Permission denied") == said.count(",nosuid,nodev,noexec,") == 2 and "\nro," in said, said
+
+
+async def test_a_covered_folder_opens_no_device_that_its_file_system_closes(team: Team, nodev: Path):
+    said = await team.said(team.ann, "a", f"ls {nodev}; cat {nodev}/null 2>&1 && echo opened",
+                           container={"volumeMounts": [{"name": "v", "mountPath": f"{nodev}/point"}]},
+                           volumes=[{"name": "v", "emptyDir": {}}])  # fmt: skip
+    assert said.startswith("null\npoint\n") and said.endswith("Permission denied\n"), said
+
+
 async def test_a_command_beside_a_container_sees_its_devices_alone(team: Team, gpus: dict[int, str]):
     await team.run(team.ann, "a", SLEEP, annotations={ASSIGNED: "1"})
     await team.container(team.ann, "a", "running")

@@ -18,6 +18,7 @@ import stat
 
 NEW_MOUNTS, NEW_USERS = 0x20000, 0x10000000
 BIND, REC, SLAVE, REMOUNT, READ_ONLY, MOVE = 0x1000, 0x4000, 0x80000, 0x20, 0x1, 0x2000
+CLOSED = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC  # as flags of a mount they are the same bits
 DEATH_SIGNAL, NO_NEW_PRIVILEGES = 1, 38
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -124,7 +125,8 @@ def bind(place, each, mirrors):
     mirrors.make_point(os.path.isdir(place), target)
     mount(place, target, BIND | REC)
     if is_read_only:
-        mount(None, target, BIND | REMOUNT | READ_ONLY)
+        bound = at(os.open(target, os.O_PATH))  # once: what a name leads to may be exchanged
+        mount(None, bound, BIND | REMOUNT | READ_ONLY | os.statvfs(bound).f_flag & CLOSED)
 
 
 def opened(source, sub, sort, user):
@@ -224,14 +226,19 @@ class Mirrors:
         return top
 
 
+def is_device(mode):
+    return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
+
+
 def copy_entry(folder, name, place):
-    """As root devices are made anew: a terminal master that is bound alone does not find its terminals."""
+    """As root devices are made anew: a terminal master that is bound alone does not find its terminals. Those of a file
+    system that opens none stay closed."""
     file = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=folder)
     try:
         seen = os.fstat(file)
         if stat.S_ISLNK(seen.st_mode):
             os.symlink(os.readlink("", dir_fd=file), place)
-        elif not os.getuid() and (stat.S_ISCHR(seen.st_mode) or stat.S_ISBLK(seen.st_mode)):
+        elif is_device(seen.st_mode) and not os.getuid() and not os.statvfs(at(file)).f_flag & os.ST_NODEV:
             os.mknod(place, seen.st_mode, seen.st_rdev)
             os.chown(place, seen.st_uid, seen.st_gid)
             os.chmod(place, stat.S_IMODE(seen.st_mode))
