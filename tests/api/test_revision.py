@@ -57,7 +57,7 @@ REFUSED, KEPT, LET = "refused", "kept", "let"
 MAY_CHANGE = [
     # of what, by which mark, while it waits, once it has its room
     *[("Pod", NOTE, f"fairway.dev/{name}", KEPT, KEPT) for name in (
-        "assigned-devices", "attempt", "charged", "freeze", "freeze-to-disk", "pool", "released")],
+        "assigned-devices", "attempt", "charged", "freeze", "freeze-to-disk", "idle-since", "pool", "released")],
     *[("Pod", NOTE, name, LET, REFUSED) for name in (
         "fairway.dev/gpu-fraction", "fairway.dev/gpu-memory", "scheduling.k8s.io/group-name")],
     *[("Pod", LABEL, f"fairway.dev/{name}", LET, REFUSED) for name in ("queue", "group", "group-size")],

@@ -104,10 +104,11 @@ async def _park(world: World) -> None:
 
 async def _session(world: World, name: str, above: list[dict[str, object]]) -> None:
     """A pod of such an owner that has been idle for long."""
-    notes = {"fairway.dev/idle-timeout": "1m", "fairway.dev/idle-since": "2027-01-15T08:00:00Z"}
+    notes = {"fairway.dev/idle-timeout": "1m"}
     said = {"labels": {"fairway.dev/queue": "default"}, "annotations": notes, "ownerReferences": above}
     await world.apply(pod(name, seconds=None, cpu="100m", **said))
     await world.until(lambda: world.is_in(f"pod-{name}", "Running"))
+    await world.mark(name, "fairway.dev/idle-since", "2027-01-15T08:00:00Z")
 
 
 async def _certify(world: World, client: Client) -> None:

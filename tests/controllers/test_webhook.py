@@ -5,7 +5,7 @@ import copy
 import json
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from importlib.resources import files
@@ -151,9 +151,12 @@ class Asks:
         async with self.session.post(self.url + path, json=review, ssl=trusts) as said:
             return said.status, await said.read()
 
-    async def review(self, path: str, group: str, kind: str, new: Thing, old: Thing | None) -> Outcome:
+    async def review(
+        self, path: str, group: str, kind: str, new: Thing, old: Thing | None, *, groups: Sequence[str] = ()
+    ) -> Outcome:
         request = {
-            "uid": "u1", "kind": {"group": group, "version": "v1", "kind": kind}, "userInfo": {"username": "ann"},
+            "uid": "u1", "kind": {"group": group, "version": "v1", "kind": kind},
+            "userInfo": {"username": "ann", "groups": groups},
             "operation": "UPDATE" if old else "CREATE", "namespace": new["metadata"].get("namespace", ""),
             "object": new, "oldObject": old,
         }  # fmt: skip
@@ -198,6 +201,16 @@ async def test_reviews_are_counted_and_what_is_refused_by_its_kind() -> None:
     assert 'fairway_webhook_requests_total{code="200",path="/mutate"} 2.0' in told
     assert 'fairway_webhook_requests_total{code="400",path="/mutate"} 1.0' in told
     assert 'fairway_webhook_refused_total{kind="Job"} 1.0' in told and "fairway_webhook_seconds_count 4.0" in told
+
+
+async def test_only_an_administrator_says_since_when_a_pod_is_idle() -> None:
+    idle, plain = pod(annotations={"fairway.dev/idle-since": "2026-11-21T10:00:00Z"}), pod(annotations={})
+    async with served() as (_, asks):
+        for new, old in ((idle, plain), (plain, idle)):
+            for groups, stays in (([], old), (["system:masters"], new)):
+                made, *_ = await asks.review("/mutate", "", "Pod", new, old, groups=groups)
+                assert made and made["metadata"]["annotations"].get("fairway.dev/idle-since") == (
+                    stays["metadata"]["annotations"].get("fairway.dev/idle-since"))  # fmt: skip
 
 
 async def test_nothing_is_let_in_before_the_queues_are_known() -> None:

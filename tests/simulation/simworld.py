@@ -64,6 +64,11 @@ class World:
         for thing in things:
             await self.client.create(KINDS[thing["kind"]], thing)
 
+    async def mark(self, pod: str, note: str, text: str | None) -> None:
+        """An annotation of a pod, as its node writes it."""
+        node = Client(as_controller(self.server.handle), self.clock, self.chance)
+        await node.patch(Ref(kinds.PODS, pod, "default"), {"metadata": {"annotations": {note: text}}})
+
     async def job(self, name: str) -> Thing:
         return await self.client.get(Ref(kinds.JOBS, name, "default"))
 

@@ -8,6 +8,7 @@ from test_apps import made, workload
 from test_apps import play as play_apps
 from test_life import play
 
+from fairway.api.objects import IDLE_SINCE
 from fairway.api.quantities import time_text
 from fairway.embedded.apps.control import DEPLOYMENTS, STATEFUL_SETS
 from fairway.kube import kinds
@@ -20,10 +21,8 @@ IDLE = {"annotations": {"fairway.dev/idle-timeout": "30m"}}
 
 async def mark(world: World, since: float | None) -> None:
     """What a node says of its pods: since when they are idle; None while they are used."""
-    said = {"fairway.dev/idle-since": None if since is None else time_text(since)}
     for one in await world.pods(phase="Running"):
-        ref = Ref(kinds.PODS, one["metadata"]["name"], "default")
-        await world.client.patch(ref, {"metadata": {"annotations": said}})
+        await world.mark(one["metadata"]["name"], IDLE_SINCE, None if since is None else time_text(since))
 
 
 async def told(world: World, reason: str) -> list[tuple[str, float]]:
@@ -131,8 +130,7 @@ def test_what_nothing_is_known_of_is_never_parked() -> None:
         await started(world, "job-nb")
         await started(world, "job-pair")
         one = next(it for it in await world.pods() if it["metadata"]["labels"]["job-name"] == "pair")
-        said = {"metadata": {"annotations": {"fairway.dev/idle-since": time_text(START)}}}
-        await world.client.patch(Ref(kinds.PODS, one["metadata"]["name"], "default"), said)
+        await world.mark(one["metadata"]["name"], IDLE_SINCE, time_text(START))
         await world.clock.sleep(3 * LIMIT)
         return await world.phase("job-nb"), await world.phase("job-pair")
 

@@ -22,8 +22,6 @@ from .volumes import claims_of
 from .workloads import condition
 
 NOTIFY = f"{objects.GROUP}/notify"
-OF_RUN = frozenset((*objects.OF_CONTROLLER, objects.IDLE_SINCE))
-"""Annotations on how a pod runs: they request nothing."""
 
 
 def is_plain(pod: objects.PodObject) -> bool:
@@ -73,7 +71,8 @@ def _likeness(pod: objects.PodObject) -> bytes:
     """What it asks for, without what tells it from others, as the volume of its token has a name of its own: pods
     alike are read once, and share what they mean."""
     meta = pod.metadata
-    notes = {key: text for key, text in meta.annotations.items() if key.startswith(owners.PREFIX) and key not in OF_RUN}
+    ours = {key: text for key, text in meta.annotations.items() if key.startswith(owners.PREFIX)}
+    notes = {key: text for key, text in ours.items() if key not in objects.OF_CONTROLLER}
     claims = tuple(objects.Volume(persistent_volume_claim=objects.VolumeUse(name)) for name, _ in claims_of(pod))
     spec = replace(pod.spec, node_name="", volumes=claims)
     return msgspec.json.encode(objects.PodObject(objects.Metadata(labels=meta.labels, annotations=notes), spec))

@@ -35,7 +35,9 @@ ATTEMPT = "fairway.dev/attempt"  # on a pod: name and uid of its Workload, and s
 IN_QUEUE = "fairway.dev/in-queue"  # on a bound pod whose label does not name it: the queue of its Workload
 RELEASED = "fairway.dev/released"  # on a pod that its Job owns no longer, and that is to go: the name of its Workload
 POOL, CHARGED = "fairway.dev/pool", "fairway.dev/charged"  # on a pod without a Workload: where, and that it was charged
-OF_CONTROLLER = (ASSIGNED, ATTEMPT, IN_QUEUE, POOL, CHARGED, RELEASED, FREEZE, SAVE)  # annotations of a pod
+IDLE_SINCE = "fairway.dev/idle-since"  # on a pod: since when it uses neither a GPU nor a twentieth of a CPU
+OF_CONTROLLER = (ASSIGNED, ATTEMPT, IN_QUEUE, POOL, CHARGED, RELEASED, FREEZE, SAVE, IDLE_SINCE)
+"""Annotations of a pod on how it runs: they request nothing, and no user writes them."""
 OVER = ("Succeeded", "Failed")  # phases of a pod, and of a Workload
 FINISHED = "Finished"  # the condition of a Workload that is over, and the reason of one that succeeded
 BEGAN = "fairway.dev/began-as"  # on a Workload: the uid of the pod that was its own Workload before
@@ -43,7 +45,6 @@ FINALIZER = "fairway.dev/charge"  # of a Workload that is not charged yet
 COMPLETIONS = "fairway.dev/completions"  # on the Workload of an array: how many trials it has
 WORLD_SIZE = "fairway.dev/world-size"
 ELASTIC, MIN_COUNT = "fairway.dev/elastic", "fairway.dev/min-count"  # on a Job; and on its pods, when they are bound
-IDLE_SINCE = "fairway.dev/idle-since"  # on a pod: since when it uses neither a GPU nor a twentieth of a CPU
 PARKED_REPLICAS = "fairway.dev/parked"  # on what was scaled to zero: the replicas that it has when it is woken
 GPU_USE = "fairway.dev/gpu-use"  # on a node: `0=busy,1=idle`, of the devices that tell
 WENT_DOWN = "fairway.dev/went-down"  # on a node: from when until when it was last down with all its pods, `TIME/TIME`

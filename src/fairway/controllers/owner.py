@@ -434,7 +434,7 @@ async def remake(
     known = manifests(workload)
     for one in known.values():
         one["spec"] |= {"schedulingGates": [{"name": objects.GATE}], "schedulerName": objects.SCHEDULER}
-        for note in (objects.ACTIVE, objects.PAUSED, objects.IDLE_SINCE):
+        for note in (objects.ACTIVE, objects.PAUSED):
             one["metadata"].setdefault("annotations", {}).pop(note, None)
     for one in [*known.values()][:1]:  # whichever its user says it on next, that is what counts
         one["metadata"]["annotations"] |= {

@@ -12,6 +12,7 @@ import logging
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,7 +22,8 @@ from aiohttp import web
 from fairway import LEASE
 from fairway.api import priorities
 from fairway.api.admission import ACCOUNTS, Refused, Review, Said, Thing, admit
-from fairway.api.objects import GROUP, MANAGED, QUEUE
+from fairway.api.objects import GROUP, IDLE_SINCE, MANAGED, QUEUE
+from fairway.api.review import part
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 
@@ -115,8 +117,11 @@ class Door:
         return web.Response(body=msgspec.json.encode(said), content_type="application/json")
 
     async def _judged(self, asked: _Request, *, completes: bool) -> dict[str, Any]:
-        """The response; only where an object names a priority of the system, the API server says whose it may be."""
+        """The response; where an object names a priority of the system, or what measures pods writes since when one is
+        idle, the API server says whether that user is an administrator."""
         review = self._review(asked)
+        if _measures(review) and await is_administrator(self._client, asked.user_info):
+            review = replace(review, is_trusted=True)
         try:
             if not _speaks_for_others(review):
                 priorities.check(review.new, review.old, review.namespace, review.lookup)
@@ -152,6 +157,12 @@ class Door:
         if kind == "Namespace" and is_managed:
             said = {"metadata": {"labels": {**said.get("metadata", {}).get("labels", {}), MANAGED: "true"}}}
         return said or None
+
+
+def _measures(review: Review) -> bool:
+    """Whether it changes since when a pod is idle."""
+    before, now = (part(it, "metadata", "annotations").get(IDLE_SINCE) for it in (review.old, review.new))
+    return review.kind == "Pod" and review.operation == "UPDATE" and before != now
 
 
 def _speaks_for_others(review: Review) -> bool:
