@@ -148,11 +148,12 @@ def test_what_only_fairway_binds_goes_on_queueing():
 
 
 def test_a_job_that_gets_a_label_is_of_whoever_labels_it():
-    old = {**job(), "metadata": {"name": "j"}}
-    new = changed(old, queue="q")
-    new["metadata"]["annotations"] = {USER: "boss"}
-    assert let_in("Job", new, group="batch", old=old)["metadata"]["annotations"][USER] == "ann"
-    assert let_in("Job", new, group="batch", old=old, is_trusted=True)["metadata"]["annotations"][USER] == "boss"
+    for notes in ({}, {USER: "boss"}):
+        old = {**job(), "metadata": {"name": "j", "annotations": notes}}
+        new = changed(old, queue="q")
+        new["metadata"]["annotations"] = {USER: "boss"}
+        assert let_in("Job", new, group="batch", old=old)["metadata"]["annotations"][USER] == "ann"
+        assert let_in("Job", new, group="batch", old=old, is_trusted=True)["metadata"]["annotations"][USER] == "boss"
 
 
 def test_a_pod_from_before_that_gets_a_label_is_of_whoever_labels_it():

@@ -264,11 +264,10 @@ def _managed(review: Review) -> None:
         if review.operation == "CREATE":
             _check_place(new, "", review)
             _pod(review)
-        elif queue_of(review, review.old):
+        else:
             _claim(new, ("metadata", "annotations", USER), review)
-            keep_share(review)
-        elif not review.is_trusted:  # it begins to queue, for whom says so
-            at(new, ("metadata", "annotations"))[USER] = review.user
+            if queue_of(review, review.old):
+                keep_share(review)
 
 
 def _choose_queue(review: Review) -> None:
@@ -351,17 +350,15 @@ def _pod(review: Review) -> None:
 
 
 def _claim(new: Thing, path: tuple[str, ...], review: Review) -> None:
-    """`path` names who made the object, whatever it says; later it may not change."""
+    """`path` names the user that made the object, or had it queue, whatever it says; later it may not change."""
     holder, last = at(new, path[:-1]), path[-1]
     may_name = review.is_trusted or review.user.startswith(CONTROLLERS)
-    if review.old is None:
+    if review.old is None or (path[0] == "metadata" and not queue_of(review, review.old)):
         if not (holder.get(last) and may_name):
             holder[last] = review.user
         return
     first = part(review.old, *path[:-1]).get(last)
-    if first is None and path[0] == "metadata" and not queue_of(review, review.old) and not review.is_trusted:
-        holder[last] = review.user
-    elif first is None and not may_name:
+    if first is None and not may_name:
         holder.pop(last, None)
     if first is not None and holder.setdefault(last, first) != first:
         field = ".".join(path[:-1]) + (f"[{last}]" if "/" in last else f".{last}")

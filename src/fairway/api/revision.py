@@ -15,8 +15,7 @@ from .objects import DEFAULT_SCHEDULER, GATE, GROUP, QUEUE, SCHEDULER, USER
 from .quantities import Malformed, shown
 from .review import Review, Said, Thing, at, dicts, is_made, is_of_others, is_part, part, queue_of, templates
 
-FIXED = (("annotations", objects.FRACTION), ("annotations", objects.GPU_MEMORY), ("annotations", USER),
-         ("annotations", owners.NAMED_GROUP),
+FIXED = (("annotations", objects.FRACTION), ("annotations", objects.GPU_MEMORY), ("annotations", owners.NAMED_GROUP),
          ("labels", objects.GROUP_NAME), ("labels", objects.GROUP_SIZE))
 APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -42,7 +41,7 @@ def keep_queue(review: Review) -> list[str]:
 
 
 def keep_share(review: Review) -> None:
-    """What says how much of a GPU a pod holds, for whom and in which gang, changes only while it waits at the gate."""
+    """What says how much of a GPU a pod holds, and in which gang, changes only while it waits at the gate."""
     spec = part(review.old, "spec")
     is_waiting = not spec.get("nodeName") and any(one.get("name") == GATE for one in dicts(spec.get("schedulingGates")))
     if review.is_trusted or is_waiting:
