@@ -6,6 +6,7 @@ the default where that cannot be read. A Job is added as the server would make i
 
 import asyncio
 import json
+import os
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -53,6 +54,7 @@ READ = (
     (kinds.WORKLOADS,),
 )
 """All that decides but Jobs, and what pods with claims need; read side by side, each part over one connection."""
+BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 STORED = (*kinds.STORAGE, *kinds.CSI)
 """What pods with claims need."""
 
@@ -203,18 +205,24 @@ def _outlook(case: "Case") -> str:
 
 async def policy_of(client: Client) -> "Policy":
     """The one that the cluster's controller says on its lease that it decides by; the default where none is told."""
-    from fairway.api.scalars import duration
-    from fairway.settings import DECIDES_BY, Settings, SettingsError, settings_of
-    from fairway.settings import policy_of as chosen
-
     try:
         lease = await lease_of(client)
-        said = json.loads((lease["metadata"].get("annotations") or {}).get(DECIDES_BY, "{}")) if lease else {}
-        return chosen(settings_of(said, duration))
-    except (ApiError, SettingsError, ValueError) as error:
-        if isinstance(error, ApiError) and error.status not in (403, 404):
+    except ApiError as error:
+        if error.status not in (403, 404):
             raise
-        return chosen(Settings())
+        lease = None
+    return await client.clock.in_thread(lambda: _policy(lease))  # which waits for the engine, as `_known` need not
+
+
+def _policy(lease: Thing | None) -> "Policy":
+    from fairway.api.scalars import duration
+    from fairway.settings import DECIDES_BY, Settings, SettingsError, policy_of, settings_of
+
+    notes = (lease or {"metadata": {}})["metadata"].get("annotations") or {}
+    try:
+        return policy_of(settings_of(json.loads(notes.get(DECIDES_BY, "{}")), duration))
+    except (SettingsError, ValueError):
+        return policy_of(Settings())
 
 
 async def _known(client: Client) -> "list[Part]":
@@ -230,8 +238,13 @@ async def _known(client: Client) -> "list[Part]":
 
 
 def _forms(of: Iterable[Kind]) -> "list[type[Part]]":
+    """Loads the engine: without numpy's threads for linear algebra, which take longer to start than they save."""
+    before = os.environ.get(BLAS_THREADS)
+    os.environ[BLAS_THREADS] = before or "1"
     from fairway.offline import FORMS
 
+    if before is None:
+        del os.environ[BLAS_THREADS]
     return [FORMS[kind.group_version.rpartition("/")[0], kind.name] for kind in of]
 
 
