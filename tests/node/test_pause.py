@@ -24,7 +24,7 @@ from fairway.kube.kinds import Ref, Selection
 from fairway.node.container import Attempt, inspect, stop_all
 from fairway.node.execute import Order
 from fairway.node.pause.cuda import Cuda, CudaError
-from fairway.node.pause.disk import MARK, DiskError, _terminal, can_save, dump
+from fairway.node.pause.disk import MARK, DiskError, _terminal, can_save, criu, dump
 from fairway.node.pause.freezer import Freezer, children
 from fairway.node.pause.gang import next_step
 from fairway.node.pause.stand import LOCKED, RUNNING, SAVED, STILL, Stand, ask, stand_of
@@ -263,6 +263,16 @@ async def test_a_process_stays_in_memory_where_criu_is_killed_and_wakes(box: Box
     assert await said(box, "a", "NotSaved") == "`criu dump` failed: signal 9"
     await resume(box)
     assert await counted_on(box, attempt) >= count
+
+
+@needs_criu
+async def test_a_program_that_is_criu_itself_keeps_no_other_from_going_to_disk(box: Box) -> None:
+    await box.run("a", "", container={"command": [criu(), "service", "--address", "socket"]})
+    await condition(box, "a", "Ready", "True")
+    await annotate(box, "a", "r1")
+    await condition(box, "a", FROZEN, "True")
+    await box.client.patch(Ref(kinds.PODS, "a", "default"), {"metadata": {"annotations": {SAVE: "r1"}}})
+    assert await said(box, "a", "NotSaved") == "another CRIU is at work on it"
 
 
 @needs_criu
