@@ -55,6 +55,16 @@ def test_what_is_deleted_makes_room_and_events_never_count() -> None:
     assert space.allowance.held("ann")[OBJECTS] == 2
 
 
+def test_an_event_of_a_user_is_small_and_goes_when_it_is_deleted() -> None:
+    space = Space()
+    space.write("events", thing("large", 20_000), JOB_CONTROLLER)
+    space.write("events", thing("one", 16_000))
+    with pytest.raises(Refused, match="and may have 16384"):
+        space.write("events.events.k8s.io", thing("two", 17_000))
+    with pytest.raises(Refused, match=r"metadata\.finalizers"):
+        space.write("events", {"metadata": {"name": "stays", "finalizers": ["a/b"]}})
+
+
 def test_bytes_are_bounded_however_few_the_objects_and_an_update_counts_what_it_adds() -> None:
     space = Space(bytes=10_000)
     space.write("jobs.batch", thing("large", 9_000))

@@ -211,6 +211,22 @@ def test_of_too_many_events_the_last_are_kept(monkeypatch: pytest.MonkeyPatch) -
     virtually(scenario)
 
 
+def test_of_too_many_events_those_of_the_namespace_go_that_has_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collect, "MOST_EVENTS", 3)
+    monkeypatch.setattr(collect, "ROUND", 2)
+
+    async def scenario(api: Api) -> None:
+        path = "/api/v1/namespaces/{}/events"
+        for name in "abcdef":
+            space = "default" if name == "a" else "kube-public"
+            thing = config(name) | {"involvedObject": {"namespace": space}, "reason": "Cancelled"}
+            await api.ok("POST", path.format(space), thing | {"metadata": {"name": name, "namespace": space}})
+            await api.registry.clock.sleep(1)
+        assert await api.names("/api/v1/events") == ["a", "d", "e", "f"]
+
+    virtually(scenario)
+
+
 @pytest.mark.parametrize("path, thing, status", [
     (PODS, pod, {"phase": "Succeeded"}),
     (JOBS, job, {"conditions": [{"type": "Failed", "status": "True"}]}),

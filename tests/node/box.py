@@ -1,11 +1,13 @@
 """One machine for the tests beside it: a server in memory, a runner with real processes, and what is done to them."""
 
+import asyncio
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from cluster import running, serve, until
 
 from fairway.clock import Chance, Clock
@@ -17,6 +19,7 @@ from fairway.kube.kinds import Kind, Ref, Selection
 from fairway.node.containers.engine import Engine
 from fairway.node.isolation.account import tenants
 from fairway.node.isolation.limits import hierarchies
+from fairway.node.pause.disk import DiskError, criu
 from fairway.node.runner import Runner
 
 BASE = {"PATH": os.environ["PATH"], "HOME": "/home/ann", "AWS_SECRET_ACCESS_KEY": "no", "API_TOKEN": "no"}
@@ -106,3 +109,34 @@ class machine:
 
     async def __aexit__(self, *error: Any) -> None:
         await self.work.__aexit__(*error)
+
+
+COUNTER = """
+import itertools, os, time
+for n in itertools.count():
+    print(n, file=open("count.new", "w"), flush=True)
+    os.rename("count.new", "count")
+    time.sleep(0.01)
+"""
+
+
+async def grows(file: Path) -> int:
+    """The number in it, once that is another than now."""
+    before = file.read_text() if file.exists() else ""
+    while not file.exists() or file.read_text() in ("", before):
+        await asyncio.sleep(0.01)
+    return int(file.read_text())
+
+
+def why_no_criu() -> str:
+    try:
+        criu()
+    except DiskError as error:
+        return str(error)
+    return ""
+
+
+WHY_NOT = why_no_criu()
+
+
+needs_criu = pytest.mark.skipif(bool(WHY_NOT), reason=f"a paused process cannot go to disk here: {WHY_NOT}")

@@ -1,115 +1,30 @@
 """A machine that Unix users share: what a pod of one user tries in vain against another. With real users."""
 
-import asyncio
 import os
 import pwd
 import stat
 import subprocess
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from box import Box, machine
 from test_runner import SECRETS
-from users import needs_users, users
+from users import needs_users
 
 from fairway.api.objects import ASSIGNED
 from fairway.kube import kinds
-from fairway.kube.client import Client
-from fairway.kube.kinds import Ref
-from fairway.node.container import MARK, stop_all
+from fairway.node.container import MARK
 from fairway.node.execute import Order
 from fairway.node.isolation.outside import strangers
-from fairway.node.lock import holder
 from fairway.node.measure import Use
 from fairway.node.names import SERVICES
-from fairway.node.podstatus import SHUTDOWN
+from team import Team
 
 pytestmark = needs_users
 
 SLEEP = "sleep 1000"
-
-
-@dataclass(frozen=True, slots=True)
-class Team:
-    """Two users, a namespace for each."""
-
-    box: Box
-    ann: pwd.struct_passwd
-    bob: pwd.struct_passwd
-
-    @property
-    def client(self) -> Client:
-        return self.box.client
-
-    async def run(self, user: pwd.struct_passwd, name: str, script: str, **rest: Any) -> dict[str, Any]:
-        container = {"name": "main", "image": "none", "command": ["sh", "-c", script], **rest.pop("container", {})}
-        spec = {"restartPolicy": "Never", "nodeName": "here", "containers": [container], **rest}
-        meta = {"name": name, "namespace": user.pw_name, "annotations": rest.pop("annotations", {})}
-        return await self.client.create(kinds.PODS, {"metadata": meta, "spec": spec})
-
-    async def container(self, user: pwd.struct_passwd, name: str, kind: str) -> dict[str, Any]:
-        """The state of the pod's container, once it is of this kind."""
-        place = Ref(kinds.PODS, name, user.pw_name)
-        while True:
-            pod = await self.client.get(place)
-            for status in (pod.get("status") or {}).get("containerStatuses") or ():
-                if kind in status["state"]:
-                    return dict(status["state"][kind])
-            await self.client.clock.sleep(0.02)
-
-    async def said(self, user: pwd.struct_passwd, name: str, script: str, **rest: Any) -> str:
-        """The log of a pod, once it has ended."""
-        await self.run(user, name, script, **rest)
-        await self.container(user, name, "terminated")
-        read = self.client.logs(Ref(kinds.PODS, name, user.pw_name))
-        return b"".join([chunk async for chunk in read]).decode()
-
-    async def refused(self, user: pwd.struct_passwd, name: str, **rest: Any) -> str:
-        """Why a pod is not started."""
-        await self.run(user, name, "echo in vain", **rest)
-        while not (said := (await self.container(user, name, "waiting")).get("message")):
-            await self.client.clock.sleep(0.02)
-        return str(said)
-
-    def process(self, pod: dict[str, Any]) -> psutil.Process:
-        """The container's process."""
-        return psutil.Process(holder(self.box.attempt(pod) / "lock")).children()[0]
-
-
-@pytest.fixture(scope="module")
-def people() -> Iterator[tuple[pwd.struct_passwd, pwd.struct_passwd]]:
-    number = os.getpid()
-    with users(f"fwann{number}", f"fwbob{number}") as (ann, bob):
-        yield ann, bob
-
-
-@pytest.fixture(scope="module")
-def gpus() -> Iterator[dict[int, str]]:
-    """Device files of two GPUs, with the numbers of harmless devices: /dev/zero and /dev/full."""
-    files = {index: f"/dev/fairway-test-{os.getpid()}-{index}" for index in (0, 1)}
-    for file, minor in zip(files.values(), (5, 7)):
-        os.mknod(file, stat.S_IFCHR | 0o666, os.makedev(1, minor))
-        os.chmod(file, 0o666)
-    yield files
-    for file in files.values():
-        os.unlink(file)
-
-
-@pytest.fixture
-async def team(
-    tmp_path: Path, people: tuple[pwd.struct_passwd, pwd.struct_passwd], gpus: dict[int, str]
-) -> AsyncIterator[Team]:
-    async with machine(tmp_path, is_team=True, device_files=gpus) as box:
-        for person in people:
-            notes = {"fairway.dev/unix-user": person.pw_name, "fairway.dev/uid": str(person.pw_uid)}
-            meta = {"name": person.pw_name, "annotations": notes}
-            await box.client.create(kinds.NAMESPACES, {"metadata": meta})
-        yield Team(box, *people)
-    await asyncio.to_thread(stop_all, tmp_path / "pods", SHUTDOWN, at_most=0.0)
 
 
 async def test_a_pod_runs_as_the_user_of_its_namespace_in_the_home_and_groups_of_that_user(team: Team):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from box import Box, machine
+from box import COUNTER, Box, grows, machine, needs_criu
 from cluster import until
 
 from fairway.api.objects import FREEZE, FROZEN, SAVE
@@ -44,14 +44,6 @@ async def condition(box: Box, name: str, kind: str, status: str) -> dict[str, An
         return next((it for it in told if it["type"] == kind and it["status"] == status), None)
 
     return await until(box.client, 20, holds)
-
-
-async def grows(file: Path) -> int:
-    """The number in it, once that is another than now."""
-    before = file.read_text() if file.exists() else ""
-    while not file.exists() or file.read_text() in ("", before):
-        await asyncio.sleep(0.01)
-    return int(file.read_text())
 
 
 async def test_a_frozen_pod_stands_still_whole_and_goes_on_from_the_same_instruction(box: Box) -> None:
@@ -112,20 +104,6 @@ async def test_a_frozen_pod_outlives_the_runner_and_wakes_in_its_next_life(tmp_p
         await annotate(second, "a", None)
         assert await grows(work / "count") > then
     await asyncio.to_thread(stop_all, tmp_path / "pods", SHUTDOWN, at_most=0.0)
-
-
-def why_no_criu() -> str:
-    try:
-        criu()
-    except DiskError as error:
-        return str(error)
-    return ""
-
-
-WHY_NOT = why_no_criu()
-
-
-needs_criu = pytest.mark.skipif(bool(WHY_NOT), reason=f"a paused process cannot go to disk here: {WHY_NOT}")
 
 
 @needs_criu
@@ -198,15 +176,6 @@ async def test_what_cannot_go_to_disk_says_why_stays_frozen_and_wakes(box: Box) 
     assert await grows(work / "own") > 0
 
 
-COUNTER = """
-import itertools, os, time
-for n in itertools.count():
-    print(n, file=open("count.new", "w"), flush=True)
-    os.rename("count.new", "count")
-    time.sleep(0.01)
-"""
-
-
 async def save(
     box: Box, container: dict[str, Any] | None = None, program: str = "", **rest: Any
 ) -> tuple[Attempt, int]:
@@ -237,8 +206,8 @@ def criu_at(folder: Path) -> int:
     while time.monotonic() < end:
         for place in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
-                words = (place / "cmdline").read_bytes()
-                if b"criu\0" in words and os.fsencode(folder / "image") + b"\0" in words:
+                is_criu = b"criu\0" in (place / "cmdline").read_bytes()
+                if is_criu and os.readlink(place / "cwd") == str(folder / "image"):
                     return int(place.name)
     pytest.skip("CRIU was done before it could be seen")
 
@@ -294,6 +263,16 @@ async def test_a_process_stays_in_memory_where_criu_is_killed_and_wakes(box: Box
     assert await said(box, "a", "NotSaved") == "`criu dump` failed: signal 9"
     await resume(box)
     assert await counted_on(box, attempt) >= count
+
+
+@needs_criu
+async def test_a_program_that_is_criu_itself_keeps_no_other_from_going_to_disk(box: Box) -> None:
+    await box.run("a", "", container={"command": [criu(), "service", "--address", "socket"]})
+    await condition(box, "a", "Ready", "True")
+    await annotate(box, "a", "r1")
+    await condition(box, "a", FROZEN, "True")
+    await box.client.patch(Ref(kinds.PODS, "a", "default"), {"metadata": {"annotations": {SAVE: "r1"}}})
+    assert await said(box, "a", "NotSaved") == "another CRIU is at work on it"
 
 
 @needs_criu
@@ -395,9 +374,11 @@ async def test_a_connection_keeps_a_process_in_memory_and_the_first_error_says_w
 @needs_criu
 @pytest.mark.skipif(os.getuid() != 0, reason="processes of other users are root's to freeze")
 def test_the_disk_is_offered_to_a_team_where_processes_of_other_users_can_go_there(tmp_path: Path) -> None:
-    (tmp_path / "spec").write_bytes(marshal.dumps({}))
-    process = subprocess.Popen(["sleep", "100"], user=65534, start_new_session=True, stdin=subprocess.DEVNULL,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+    user = {"uid": 65534, "gid": 65534, "groups": []}
+    (tmp_path / "spec").write_bytes(marshal.dumps({"user": user}))
+    nowhere = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    process = subprocess.Popen(["sleep", "100"], user=65534, group=65534, extra_groups=(), start_new_session=True,
+                               **nowhere)  # fmt: skip
     refused = ""
     try:
         dump(tmp_path, process.pid, [process.pid], has_gpu=False)
@@ -463,7 +444,7 @@ async def test_what_cannot_be_restored_starts_again_and_an_event_says_why(box: B
 
 @needs_criu
 def test_an_image_that_the_disk_has_no_room_for_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "spec").write_bytes(marshal.dumps({}))
+    (tmp_path / "spec").write_bytes(marshal.dumps({"user": None}))
     monkeypatch.setattr("fairway.node.pause.disk.SPARE_BYTES", 1 << 60)
     with pytest.raises(DiskError, match=r"takes \d+ MiB on disk, where \d+ MiB are free"):
         dump(tmp_path, os.getpid(), [os.getpid()], has_gpu=False)

@@ -3,15 +3,17 @@
 The collector follows the store's log and keeps who owns whom. Rules: an object whose owners are all gone is deleted; an
 owner deleted in the foreground waits for the dependents that block it; one whose dependents are orphaned first loses
 their references; a namespace ends when it is empty, a definition when it has no objects; events live an hour (a day
-where one is the record of a cancelled workload), and the last MOST_EVENTS are kept. Of Jobs and of pods that are over
-the last MOST_OVER are kept, whatever their ttl: memory is bounded. A namespace gets its service account. Owners of a
-kind that is not served count as there: nothing is known of them.
+where one is the record of a cancelled workload), and MOST_EVENTS are kept. Of Jobs and of pods that are over
+MOST_OVER are kept, whatever their ttl: memory is bounded. The first of the namespace that has most go, for a user can
+make any number. A namespace gets its service account. Owners of a kind that is not served count as there: nothing is
+known of them.
 It is written as looks at single objects, each of which does what is due now and may be repeated; a look that was in
 vain (no room on disk) is taken again.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from itertools import islice
 from math import inf
@@ -273,17 +275,24 @@ class Collector:
         for name in _EVENTS:
             places = self._store.objects(name)
             if len(places) >= MOST_EVENTS + ROUND:
-                others = (place for place, entry in places.items() if not _is_record(_read_event(entry.value)))
-                self._delete_all(name, list(islice(others, ROUND)) or list(islice(places, ROUND)))
+                own = _of_largest(places)
+                others = (place for place in own if not _is_record(_read_event(places[place].value)))
+                self._delete_all(name, list(islice(others, ROUND)) or own[:ROUND])
         for name, over in self._over.items():
             if len(over) >= MOST_OVER + ROUND:
-                self._delete_all(name, (key[1:] for key in over))
+                self._delete_all(name, _of_largest([key[1:] for key in over]))
 
     def _drop_old_events(self, now: float) -> None:
         """A round at a time: a minute brings fewer, and what is left is there at the next."""
         for name in _EVENTS:
             events = self._store.objects(name).items()
             self._delete_all(name, [place for place, entry in events if _is_old(_read_event(entry.value), now)])
+
+
+def _of_largest(places: Collection[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Those of the namespace that has most of them, in their order."""
+    largest = Counter(space for space, _ in places).most_common(1)[0][0]
+    return [place for place in places if place[0] == largest]
 
 
 def _is_over(status: Thing) -> bool:

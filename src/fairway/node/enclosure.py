@@ -15,11 +15,16 @@ import os
 import resource
 import signal
 import stat
+import struct
+import time
 
 NEW_MOUNTS, NEW_USERS = 0x20000, 0x10000000
 BIND, REC, SLAVE, REMOUNT, READ_ONLY, MOVE = 0x1000, 0x4000, 0x80000, 0x20, 0x1, 0x2000
 CLOSED = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC  # as flags of a mount they are the same bits
-DEATH_SIGNAL, NO_NEW_PRIVILEGES = 1, 38
+DEATH_SIGNAL, KEEP_CAPABILITIES, NO_NEW_PRIVILEGES, AMBIENT, RAISE = 1, 8, 38, 47, 2
+CAPABILITIES = 0x20080522  # the version of the two words of each set
+SETPCAP, CHECKPOINT_RESTORE = 8, 40  # each the bit 8 of its word
+NEW_CLOCKS = 0x80
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -80,6 +85,31 @@ def become(user):
     os.setresuid(user["uid"], user["uid"], user["uid"])
     if user["is_bound"]:
         libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+
+
+def become_saver(user):
+    """For CRIU, which opens, makes and removes all that the user's processes had open: with the user's rights, and two
+    that reach no file. One lets it choose pids, the other give up what the processes may never gain."""
+    if not user:
+        return
+    libc.prctl(KEEP_CAPABILITIES, 1, 0, 0, 0)
+    os.setgroups(user["groups"])
+    os.setresgid(user["gid"], user["gid"], user["gid"])
+    os.setresuid(user["uid"], user["uid"], user["uid"])
+    if libc.capset(struct.pack("Ii", CAPABILITIES, 0), struct.pack("6I", *[1 << SETPCAP] * 6)):
+        raise OSError(ctypes.get_errno(), "the capabilities that CRIU needs")
+    for each in (SETPCAP, CHECKPOINT_RESTORE):
+        libc.prctl(AMBIENT, RAISE, each, 0, 0)
+
+
+def turn_clocks(clocks):
+    """Children find clocks that have not gone back: the machine was started again since they showed this."""
+    if clocks[0] > time.clock_gettime(time.CLOCK_MONOTONIC):
+        if libc.unshare(NEW_CLOCKS):
+            raise OSError(ctypes.get_errno(), "a time namespace")
+        with open("/proc/self/timens_offsets", "w", encoding="ascii") as file:
+            for number, then in zip((time.CLOCK_MONOTONIC, time.CLOCK_BOOTTIME), clocks):
+                file.write(f"{number} {int(then - time.clock_gettime(number)) + 1} 0\n")
 
 
 def as_user(user, call, *arguments):

@@ -278,14 +278,19 @@ def restore(spec, wake, folder):
     (out, out_w), (err, err_w), plan = os.pipe(), os.pipe(), spec["restore"]
     said = os.open(plan["said"], os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
     command = list(plan["command"])
+    give(spec["user"], out_w, err_w)
     for end, pipe in zip((out_w, err_w), plan["pipes"]):
         os.set_inheritable(end, True)
         command += ["--inherit-fd", f"fd[{end}]:{pipe}"]
     criu = os.fork()
     if not criu:
         try:
-            enclosure.end_with_parent()
             enclosure.enter_cgroups(spec["cgroups"])
+            os.chdir(plan["image"])
+            if spec["user"]:
+                enclosure.turn_clocks(plan["clocks"])
+            enclosure.become_saver(spec["user"])
+            enclosure.end_with_parent()
             os.dup2(said, 1)
             os.dup2(said, 2)
             os.execve(command[0], command, plan["env"])
@@ -305,11 +310,16 @@ def restore(spec, wake, folder):
         return int(file.read()), {out: "stdout", err: "stderr"}
 
 
+def give(user, *ends):
+    """So that the user may open /dev/stdout, and CRIU the pipe that it inherits."""
+    for end in ends if user else ():
+        os.fchown(end, user["uid"], user["gid"])
+
+
 def become(spec, shim, out, err):
     os.setsid()
     user = spec["user"]
-    for end in (out, err) if user else ():
-        os.fchown(end, user["uid"], user["gid"])  # so that it may open /dev/stdout
+    give(user, out, err)
     enclosure.enclose(spec)
     enclosure.become(user)
     enclosure.end_with_parent()  # last: a change of user would clear it

@@ -1,7 +1,8 @@
 """How much a user may store: objects and bytes in a namespace of a team's box, and data in ConfigMaps and Secrets.
 
 One database serves all users, so no user may fill it. The bounds hold in namespaces that name a Unix user; annotations
-of the namespace, which users cannot write, set others. Events are not counted, for the last ones alone are kept.
+of the namespace, which users cannot write, set others. Events are not counted, for the last ones alone are kept; so a
+user's own is bounded in size, and has no finalizers.
 A user is refused what would be more; to make what is there smaller is always allowed. Controllers are refused pods
 beyond the bound, for a Job may ask for any number of them, and nothing else: what they write follows from objects that
 are counted. Counted is what is stored, from the store's log; what is only staged yet counts too.
@@ -11,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from fairway.api.admission import FORBIDDEN, Refused
 from fairway.api.quantities import Malformed, exact
@@ -21,6 +23,7 @@ from .identity import Identity
 OBJECTS, BYTES, DATA = "fairway.dev/most-objects", "fairway.dev/most-bytes", "fairway.dev/most-data"
 DEFAULTS = {OBJECTS: 20_000, BYTES: 128 << 20, DATA: 16 << 20}
 WORDS = {OBJECTS: "objects", BYTES: "bytes of objects", DATA: "bytes of ConfigMaps and Secrets"}
+EVENT_BYTES = 16 << 10
 UNCOUNTED = ("events", "events.events.k8s.io")
 HOLDS_DATA = ("configmaps", "secrets")
 ADVICE = "delete what is over, or ask an administrator: kubectl annotate --overwrite namespace {space} {bound}=NUMBER"
@@ -34,7 +37,7 @@ class Asked:
     resource: str
     space: str
     notes: Mapping[str, str]
-    new: object
+    new: Mapping[str, Any]
     old: object | None
 
 
@@ -57,7 +60,11 @@ class Allowance:
     def check(self, asked: Asked) -> None:
         """Raises Refused for a write after which the namespace would hold more than it may, and more than before."""
         is_user, is_new = not asked.who.is_master, asked.old is None
-        if asked.resource in UNCOUNTED or not (is_user or (is_new and asked.resource == "pods")):
+        if asked.resource in UNCOUNTED:
+            if is_user:
+                _check_event(asked.new)
+            return
+        if not (is_user or (is_new and asked.resource == "pods")):
             return
         more = {OBJECTS: int(is_new), BYTES: 0, DATA: 0}
         if is_user:
@@ -84,6 +91,15 @@ class Allowance:
                 for (space, name), entry in self._store.objects(resource).items():
                     _count(self._held[space], Key(resource, space, name), None, entry)
         self._revision = self._store.revision
+
+
+def _check_event(event: Mapping[str, Any]) -> None:
+    """Refused where it is large, or would stay when it is deleted."""
+    if (size := len(encode(event))) > EVENT_BYTES:
+        why = f"has {size} bytes with the rest of the event, and may have {EVENT_BYTES}: make it shorter"
+        raise Refused([("message", FORBIDDEN, why)], forbidden=True)
+    if event["metadata"].get("finalizers"):
+        raise Refused([("metadata.finalizers", FORBIDDEN, "an event of a user has none: omit it")], forbidden=True)
 
 
 def _count(held: dict[str, int], key: Key, before: Entry | None, now: Entry | Event) -> None:

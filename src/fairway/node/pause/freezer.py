@@ -87,10 +87,14 @@ class Freezer:
         dump(self.folder, others[0], list(self._tree()), has_gpu=has_gpu)
 
     def _await_criu(self) -> None:
-        """That of a freezer that was killed. Were it killed too, the program would crash on code that it left there."""
+        """That of a freezer that was killed. Were it killed too, the program would crash on code that it left there. A
+        user may stop it, or run another: then others wait for the disk no longer than this."""
         path = os.path.realpath(program())
-        while any(file_of(pid) in (path, "") for pid in children(self.root)):
+        for _ in range(int(LOCK_SECONDS / LOOK_SECONDS)):
+            if not any(file_of(pid) in (path, "") for pid in children(self.root)):
+                return
             select.select((), (), (), LOOK_SECONDS)
+        raise CannotError("another CRIU is at work on it")
 
     def _down(self) -> bool:
         """One step; False where it is over with the processes."""
