@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from fairway.api import accounts
 from fairway.api.accounts import Claim, Split, Terms, charged, left, spans, unknown, with_use
-from fairway.api.types import EvictionRecord, PoolDay, UsageDaySpec, UsageDayStatus
-from fairway.api.usage import Day, Told, hours, usage
+from fairway.api.types import EvictionRecord, PoolDay, UsageDaySpec, UsageDayStatus, UsageRow
+from fairway.api.usage import Day, Told, hours, shared_until, usage
 
 AMOUNTS = st.integers(0, 10**9)
 CLAIMS = st.builds(
@@ -134,3 +134,15 @@ def test_hours_are_told_with_one_digit_and_small_amounts_with_three() -> None:
     amounts = (0, 400, 40_000, 120_000, 359_000, 360_000, 5_400_000, 3_600_000_000, -40_000)
     said = ["0", "<0.001", "0.011", "0.033", "0.100", "0.1", "1.5", "1,000.0", "-0.011"]
     assert [hours(it) for it in amounts] == said
+
+
+def test_accounts_hold_until_the_mark_of_the_capacity_and_what_is_beyond_it_counts_as_capacity() -> None:
+    """A queue that was charged since, of what ended, does not say until when all is in the sums."""
+    row = UsageRow("ann", "x", "p", allocated=900)
+    mark = "2026-11-23T10:00:00Z"
+    status = Told(mark, (row,), recent={"2026-11-23T09:50:00Z": {"p": 600}, mark: {"p": 300}})
+    pools = Told("2026-11-23T10:00:07Z", pools={"p": PoolDay(2000)}, recent={mark: {"p": 50}})
+    days = [Day(spec=UsageDaySpec("2026-11-23", "a"), status=status), Day(spec=UsageDaySpec("2026-11-23"), status=pools)]
+    assert shared_until(days) == mark
+    (pool,) = usage(days, "pool").pools
+    assert (pool.free, pool.capacity) == (2000 - 50 - 600, 2000 - 50 + 300)

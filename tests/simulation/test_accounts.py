@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ from simworld import Thing, World, cluster, job, node, pod, priority
 
 from fairway.api.quantities import time as seconds
 from fairway.api.quantities import time_text
-from fairway.api.usage import Day, usage
+from fairway.api.usage import Day, Pool, shared_until, usage
 from fairway.cli.usage import _csv as as_csv
 from fairway.clock import VirtualClock, seeded
 from fairway.embedded.store import Key
@@ -477,3 +478,32 @@ def test_what_cannot_be_read_and_is_not_charged_stops_no_decision(faults: list[l
     assert play(story, node("n1", gpus=2))["podSets"][0]["minCount"] == 2
     assert {it.getMessage() for it in faults} == {"default/job-a: a fault of Fairway's own"}
     faults.clear()
+
+
+def test_capacity_is_all_accounted_for_at_every_moment_between_marks_too() -> None:
+    """What was deleted is charged at once, and what runs to the last mark: neither is taken from what is free."""
+
+    async def story(world: World) -> list[tuple[str, Pool]]:
+        await world.apply(job("long", seconds=6000, gpus=2))
+        found = []
+        for at in range(40):
+            await world.apply(job(f"short-{at}", seconds=30 + 20 * at, gpus=1))
+            await world.clock.sleep(77)
+            if at % 3 == 0:
+                await world.delete(kinds.JOBS, f"short-{at // 2}")
+            looked = await world.client.list(Selection(kinds.USAGE_DAYS), Day)
+            found += [(shared_until(looked), *usage(looked, "pool").pools)]
+        return found
+
+    looks = play(story, node("n1", gpus=3), start=START + 15.8 * 3600)  # from 12 minutes before midnight on
+    assert len({until for until, _ in looks}) > 4
+    held_by_shorts = [pool.busy + pool.idle + pool.unknown + pool.starting for _, pool in looks]
+    assert len(set(held_by_shorts)) > len({until for until, _ in looks}) + 3  # some were charged between marks
+    free = dict.fromkeys((until, pool.free) for until, pool in looks)
+    assert len(free) == len({until for until, _ in looks})
+    steps = [after - before for (_, before), (_, after) in pairwise(free)][1:]
+    slack = 5_000  # what pools have is counted in whole seconds
+    assert all(-slack <= step <= 600_000 + slack for step in steps), steps  # one GPU is free, but for the short ones
+    for _, pool in looks:
+        parts = pool.starting + pool.busy + pool.idle + pool.unknown + pool.reserved + pool.draining + pool.free
+        assert parts == pool.capacity

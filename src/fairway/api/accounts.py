@@ -5,6 +5,10 @@ is one of UTC. What a workload has used of a day follows from its Workload (`Ser
 a UsageDay is charged the difference to what its mark says was charged, and the mark is written with it: charging twice
 changes nothing, and what was charged too much is taken back. How a workload used what it held (starting, busy, idle)
 is measured, not derived: a crash may lose it, and it is unknown then; the allocated sum never depends on it.
+
+Running workloads are charged to a mark: every ten minutes, the same for all queues and for the capacity of the pools.
+Those that end are charged soon. So a UsageDay says how much of it is of each of its last periods: what is beyond the
+mark of the capacity can be told apart, whichever of them was written last.
 """
 
 from collections import Counter
@@ -23,7 +27,7 @@ from .objects import BEGAN
 from .quantities import time, time_text
 from .types import EvictionRecord, UsageDayStatus, UsageLoss, UsageMark, UsageRow, WorkloadObject, WorkloadStatus
 
-DAY_SECONDS, HOUR_UNITS, MILLIONTHS = 86_400, 3_600_000, 1_000_000
+DAY_SECONDS, PERIOD_SECONDS, HOUR_UNITS, MILLIONTHS = 86_400, 600, 3_600_000, 1_000_000
 OTHERS = "(others)"
 MOST_ROWS = 2000
 MOST_MARKS = 10_000
@@ -64,6 +68,20 @@ def spans(start: float, end: float) -> Iterator[tuple[str, float, float]]:
         until = min(end, begin_of(day) + DAY_SECONDS)
         yield day, start, until
         start = until
+
+
+def mark_of(moment: float) -> float:
+    """The last moment until which all queues and pools are charged alike."""
+    return moment // PERIOD_SECONDS * PERIOD_SECONDS
+
+
+def with_recent(
+    recent: Mapping[str, Mapping[str, int]], begin: float, more: Mapping[str, int]
+) -> dict[str, dict[str, int]]:
+    """`recent` with more of the period that begins then, without what is older than the one before."""
+    kept, key = {at: dict(it) for at, it in recent.items() if time(at) >= begin - PERIOD_SECONDS}, time_text(begin)
+    own = kept.get(key, {})
+    return kept | {key: {pool: own.get(pool, 0) + more.get(pool, 0) for pool in {**own, **more}}}
 
 
 def with_use(days: Mapping[str, Mapping[str, Mapping[str, int]]], where: tuple[str, str], held: int,

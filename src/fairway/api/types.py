@@ -395,6 +395,10 @@ class UsageDayStatus(Part, frozen=True):
     rows: Annotated[tuple[UsageRow, ...], says("By user, name and pool.")] = ()
     losses: Annotated[tuple[UsageLoss, ...], says("Work lost to evictions.")] = ()
     pools: Annotated[dict[str, PoolDay], says("Of the object without a queue: the capacity.")] = {}
+    recent: Annotated[
+        dict[str, dict[str, int]],
+        says("GPU-milliseconds of the last ten minutes, by their beginning and pool: of rows; of pools, held or free."),
+    ] = {}
     marks: Annotated[dict[str, UsageMark], says("By uid what is charged of workloads that are not gone yet.")] = {}
     settled: Annotated[bool, says("Nothing more of this day is charged.")] = False
     closed: Annotated[bool, says("Its month is closed: rows, losses and pools never change again.")] = False

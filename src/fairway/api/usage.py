@@ -3,19 +3,21 @@
 Of a queue's figures those of the queues below it are a part, as they stood on each day. Of a pool every GPU-millisecond
 of capacity is one of: starting, busy, idle or unknown (held by workloads, and by pods of others), reserved, draining,
 free. Free is what is left, so they add up exactly; where more was held than the pool was seen to have, by a node that
-came or went between two looks, that much more counts as capacity.
+came or went between two looks, that much more counts as capacity, as does what was charged beyond the moment until
+which capacity is counted, of what ended since.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
 from fairway.engine import lineage
 
-from .accounts import FIGURES, HOUR_UNITS, OTHERS, unknown
+from .accounts import FIGURES, HOUR_UNITS, OTHERS, mark_of, unknown
 from .names import short_name
 from .objects import Metadata, Part
+from .scalars import time, time_text
 from .types import PoolDay, UsageDayObject, UsageDaySpec, UsageLoss, UsageRow
 
 By = Literal["queue", "user", "name", "pool"]
@@ -29,6 +31,7 @@ class Told(Part, frozen=True):
     rows: tuple[UsageRow, ...] = ()
     losses: tuple[UsageLoss, ...] = ()
     pools: dict[str, PoolDay] = {}  # noqa: RUF012 -- msgspec gives every struct a dict of its own
+    recent: dict[str, dict[str, int]] = {}  # noqa: RUF012
     closed: bool = False
 
 
@@ -102,6 +105,12 @@ class _Sums:
     pools: defaultdict[str, Figures] = field(default_factory=lambda: defaultdict(Figures))
 
 
+def shared_until(days: Iterable[Day | UsageDayObject]) -> str:
+    """The moment until which all is charged, of every queue and of the pools; "" where there is none yet."""
+    said = [one.status.until for one in days if not one.spec.queue and one.status.until]
+    return time_text(mark_of(time(max(said)))) if said else ""
+
+
 def usage(days: Sequence[Day | UsageDayObject], by: By) -> Usage:
     """What these days add up to."""
     sums = _Sums()
@@ -158,8 +167,19 @@ def _tree(sums: _Sums) -> Iterable[tuple[str, str, int]]:
         left += [(each, depth + 1) for each in sorted(below[name], reverse=True)]
 
 
-def _pools(days: Iterable[Day | UsageDayObject], held: Mapping[str, Figures]) -> Iterable[Pool]:
+def _ahead(days: Sequence[Day | UsageDayObject]) -> Counter[str]:
+    """By pool, what is charged beyond the mark of its day's capacity, less what capacity is known beyond it."""
+    found, marks = Counter[str](), {one.spec.day: shared_until((one,)) for one in days if not one.spec.queue}
+    for one in days:
+        for begin, pools in one.status.recent.items():
+            for pool, amount in pools.items() if begin >= marks.get(one.spec.day, "") else ():
+                found[pool] += amount if one.spec.queue else -amount
+    return found
+
+
+def _pools(days: Sequence[Day | UsageDayObject], held: Mapping[str, Figures]) -> Iterable[Pool]:
     had: defaultdict[str, list[PoolDay]] = defaultdict(list)
+    ahead = _ahead(days)
     for one in days:
         for name, each in one.status.pools.items():
             had[name].append(each)
@@ -168,7 +188,7 @@ def _pools(days: Iterable[Day | UsageDayObject], held: Mapping[str, Figures]) ->
         capacity, reserved, draining, others = (
             sum(getattr(part, kind) for part in parts) for kind in ("capacity", "reserved", "draining", "others")
         )
-        free = max(0, capacity - own.allocated - reserved - draining - others)
+        free = max(0, capacity + ahead[name] - own.allocated - reserved - draining - others)
         whole = own.allocated + reserved + draining + others + free
         unknown = own.unknown + others
         yield Pool(name, whole, own.starting, own.busy, own.idle, unknown, reserved, draining, free, others)

@@ -7,14 +7,14 @@ the byte for ever. CSV figures are in GPU-seconds, exact to the millisecond, so 
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import click
 
 from fairway.api.accounts import after, day_of, end_of_month
 from fairway.api.scalars import Malformed, duration
-from fairway.api.usage import SHOWN, Day, Figures, Usage, hours, plain
+from fairway.api.usage import SHOWN, Day, Figures, Usage, hours, plain, shared_until
 from fairway.api.usage import usage as added_up
 from fairway.kube import kinds
 from fairway.kube.client import Client
@@ -112,11 +112,11 @@ async def _is_closed(client: Client, month: str) -> bool:
     return bool(found and (found.get("status") or {}).get("closedAt"))
 
 
-def _open(period: Period, days: Iterable[Day], *, is_closed: bool) -> str:
+def _open(period: Period, days: Sequence[Day], *, is_closed: bool) -> str:
     """What may still change, in a line; "" for nothing."""
     if is_closed:
         return ""
-    until = max((one.status.until for one in days), default="")
+    until = shared_until(days)
     so_far = f" Used until {until} is in it." if until else " Nothing is charged yet; that is done every ten minutes."
     if not period.month:
         return f"Whole days (UTC), from {period.first} on.{so_far}"
@@ -174,9 +174,9 @@ def _line(one: Figures) -> list[str]:
                                                       "took")), f"{one.cost / 1_000_000:,.2f}"]  # fmt: skip
 
 
-def _plain(found: Usage, period: Period, days: Iterable[Day]) -> dict[str, object]:
+def _plain(found: Usage, period: Period, days: Sequence[Day]) -> dict[str, object]:
     lines = [{"name": one.name, "lateOf": one.late or None, "depth": one.depth, **plain(one.figures)}
              for one in found.lines]  # fmt: skip
-    until = max((one.status.until for one in days), default=None)
+    until = shared_until(days) or None
     return {"from": period.first, "to": period.last, "until": until, "unit": "GPU-seconds", "lines": lines,
             "total": plain(found.total), "pools": [plain(one) for one in found.pools]}  # fmt: skip

@@ -40,7 +40,7 @@ from .held import used
 from .means import Means
 from .meter import Meter
 
-PERIOD_SECONDS, SAMPLE_SECONDS, HURRIED_SECONDS, LAST_SECONDS = 600.0, 30.0, 0.5, 5.0
+SAMPLE_SECONDS, HURRIED_SECONDS, LAST_SECONDS = 30.0, 0.5, 5.0
 FIRST_SECONDS = 10.0  # until what the pools have is first written: a start has more urgent things to ask
 SETTLED_DAYS, LONGEST_GAP_DAYS, AT_ONCE = 2, 31, 200
 DAY, MONTH, POOLS, USES = "fairway.dev/day", "fairway.dev/month", "/pools", "/uses"
@@ -53,8 +53,9 @@ Make = Callable[[UsageDayStatus], UsageDayStatus]
 
 @dataclass(slots=True)
 class Book:
-    """The UsageDays of a queue as last written or read; None where there is none."""
+    """The UsageDays of a queue as last written or read; None where there is none. `mark`: to which all was charged."""
 
+    mark: float = 0.0
     days: dict[str, UsageDayObject | None] = field(default_factory=dict)
 
     def settled(self) -> str:
@@ -75,13 +76,15 @@ class Book:
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What is charged in one write. `late`: the closed day that it is of. `live`: uids whose marks are kept."""
+    """What is charged in one write. `late`: the closed day that it is of. `live`: uids whose marks are kept. `period`:
+    when the one began that it is of."""
 
     owed: tuple[Owed, ...]
     late: str
     terms: Terms
     live: frozenset[str]
     until: str
+    period: float
 
     def charge(self, status: UsageDayStatus) -> UsageDayStatus:
         """With as much of it as there is room for marks."""
@@ -92,7 +95,9 @@ class Bill:
             if not is_new or room > 0:
                 room -= is_new
                 fits.append((claim, self.late, pools, lost))
-        return accounts.charged(replace(status, marks=marks, until=self.until), fits, self.terms)
+        more = sum((pools for _, late, pools, _ in fits if not late), Counter[str]())
+        recent = accounts.with_recent(status.recent, self.period, more)
+        return accounts.charged(replace(status, marks=marks, until=self.until, recent=recent), fits, self.terms)
 
 
 class Accounts:
@@ -174,7 +179,7 @@ class Accounts:
         await self._charge(key, now)
         ours = self._ours(key)
         for one in ours:
-            if one.status.is_over or one.metadata.is_going:
+            if _ends(one):
                 self.means.tend(key_of(one.metadata))
         return _next(now) if ours else self._books[key].settles()
 
@@ -188,29 +193,31 @@ class Accounts:
     async def _charge(self, queue: str, now: float) -> None:
         """All that is owed to a queue, day by day in their order; then days that are long over are settled."""
         claims: defaultdict[str, list[Claim]] = defaultdict(list)
-        live = set()
+        live, book, today, mark = set(), self._books[queue], day_of(now), accounts.mark_of(now)
+        period = mark if book.mark == mark else mark - accounts.PERIOD_SECONDS
         for number, one in enumerate(self._ours(queue)):
             live.add(accounts.account_of(one))
             if number % AT_ONCE == AT_ONCE - 1:
                 await self.means.client.clock.sleep(0.0)  # others have their turns, however many there are
-            for day, at, claim in self._claims(one, now):
+            for day, at, claim in self._claims(one, now if _ends(one) else mark):
                 if at == queue:
                     claims[day].append(claim)
-        book, today = self._books[queue], day_of(now)
         await self._load(queue, min([*claims, today]), today)
-        seen = self.meter.taken(live, now)
         for day in sorted(claims):
             if day <= book.settled():
                 continue
             owed = [(claim, *book.left(claim, day)) for claim in claims[day]]
             owed = [one for one in owed if one[1] or one[2]]
             late = day if owed and self._is_closed(book, day) else ""
-            terms = Terms(self._prices(), seen if day == today else {}, self._takers(owed))
-            bill = Bill(tuple(owed), late, terms, frozenset(live), time_text(int(now)))
+            amounts = {claim.uid: max(0, pools.total()) for claim, pools, _ in owed if day >= day_of(mark - 1)}
+            terms = Terms(self._prices(), self.meter.taken(amounts, mark), self._takers(owed))
+            begin = min(period, begin_of(after(day)) - accounts.PERIOD_SECONDS)
+            bill = Bill(tuple(owed), late, terms, frozenset(live), time_text(mark), begin)
             if owed:
                 await self._write(queue, today if late else day, bill.charge)
             if any(any(book.left(claim, day)) for claim in claims[day]):
                 return  # its marks are full: some of the workloads have to go first
+        book.mark = mark
         await self._settle(queue, today)
 
     def _is_closed(self, book: Book, day: str) -> bool:
@@ -334,4 +341,8 @@ def _queues_of(said: WorkloadObject) -> set[str]:
 
 def _next(now: float) -> float:
     """When all are charged next."""
-    return (now // PERIOD_SECONDS + 1) * PERIOD_SECONDS
+    return accounts.mark_of(now) + accounts.PERIOD_SECONDS
+
+
+def _ends(said: WorkloadObject) -> bool:
+    return said.status.is_over or said.metadata.is_going

@@ -16,7 +16,7 @@ import numpy as np
 from msgspec.structs import astuple, replace
 from numpy.typing import NDArray
 
-from fairway.api.accounts import Split, account_of, spans
+from fairway.api.accounts import PERIOD_SECONDS, Split, account_of, day_of, mark_of, with_recent
 from fairway.api.quantities import time_text
 from fairway.api.types import PoolDay, UsageDayStatus, WorkloadObject
 from fairway.engine import DEVICE, GPU, Columns, Plan, Snapshot, Wait, slices, taken
@@ -31,16 +31,16 @@ Row = NDArray[np.int64]
 
 @dataclass(slots=True)
 class Meter:
-    """`last`: a cycle that was not looked at yet. `state`: milli-GPU of each pool since `at`. `sums`: by day, in
-    GPU-milliseconds. `batches`: what is being written, and until when it goes. `downs`: from when until when nodes were
-    last down; None until it is known from when on to count. `began`: by uid, from when on still to be counted, and the
-    milli-GPU."""
+    """`last`: a cycle that was not looked at yet. `state`: milli-GPU of each pool since `at`. `sums`: by the
+    beginning of ten minutes, in GPU-milliseconds. `batches`: by day what is being written, and until when it goes.
+    `downs`: from when until when nodes were last down; None until it is known from when on to count. `began`: by uid,
+    from when on still to be counted, and the milli-GPU."""
 
     last: tuple[Snapshot, Plan] | None = None
     state: Figures | None = None
     at: int = 0
-    sums: defaultdict[str, Figures] = field(default_factory=lambda: defaultdict(dict))
-    batches: dict[str, tuple[str, Figures]] = field(default_factory=dict)
+    sums: defaultdict[float, Figures] = field(default_factory=lambda: defaultdict(dict))
+    batches: dict[str, tuple[str, dict[float, Figures]]] = field(default_factory=dict)
     downs: Mapping[str, tuple[float, float]] | None = None
     sampled: float | None = None
     began: dict[str, tuple[float, int]] = field(default_factory=dict)
@@ -80,29 +80,32 @@ class Meter:
         """What held since counts until now. Until the first look it is not known."""
         if self.state is None:
             return
-        for day, start, end in spans(self.at, now):
+        while self.at < now:
+            own, end = self.sums[mark_of(self.at)], min(now, int(mark_of(self.at)) + PERIOD_SECONDS)
             for pool, each in self.state.items():
-                own = self.sums[day]
-                own[pool] = _sum(own.get(pool, PoolDay()), each, int(end - start))
-        self.at = max(now, self.at)
+                own[pool] = _sum(own.get(pool, PoolDay()), each, end - self.at)
+            self.at = end
 
     def since(self, now: float) -> Iterator[tuple[str, Make]]:
         """Each day with what makes a UsageDay's status of the one before. What is in it already is not added again."""
         self._look()
         self._advance(int(now))
-        until = time_text(int(now))
-        for day in sorted({*self.sums, *self.batches}):
-            if day not in self.batches:
-                self.batches[day] = until, self.sums.pop(day)
+        until, busy = time_text(int(now)), set(self.batches)
+        for begin in [begin for begin in self.sums if day_of(begin) not in busy]:
+            self.batches.setdefault(day_of(begin), (until, {}))[1][begin] = self.sums.pop(begin)
+        for day in sorted(self.batches):
             yield day, self._adds(*self.batches[day])
 
     @staticmethod
-    def _adds(until: str, more: Figures) -> Make:
+    def _adds(until: str, more: Mapping[float, Figures]) -> Make:
         def make(status: UsageDayStatus) -> UsageDayStatus:
             if status.until >= until or status.closed:
                 return status
-            pools = {name: _sum(status.pools.get(name, PoolDay()), one, 1) for name, one in more.items()}
-            return replace(status, until=until, pools={**status.pools, **pools})
+            pools, recent = dict(status.pools), status.recent
+            for begin, parts in sorted(more.items()):
+                pools |= {name: _sum(pools.get(name, PoolDay()), one, 1) for name, one in parts.items()}
+                recent = with_recent(recent, begin, {name: _rest(one) for name, one in parts.items()})
+            return replace(status, until=until, pools=pools, recent=recent)
 
         return make
 
@@ -143,16 +146,19 @@ class Meter:
                 if kind := uses.get(node, {}).get(index):
                     self.seen[account_of(said)][kind] += round(each * max(0.0, now - max(last or now, start)))
 
-    def taken(self, uids: Iterable[str], now: float) -> dict[str, Split]:
-        """What was seen of these workloads since they were last asked for."""
+    def taken(self, owed: Mapping[str, int], now: float) -> dict[str, Split]:
+        """What was seen of these workloads since they were last asked for, as far as they owe it; the rest is kept."""
         found = {}
-        for uid in uids:
-            seen = self.seen.pop(uid, Counter())
+        for uid, more in owed.items():
+            seen = self.seen[uid]
             if uid in self.began:
                 start, gpus = self.began[uid]
                 seen["starting"] += round(gpus * max(0.0, now - start))
                 self.began[uid] = max(now, start), gpus
-            found[uid] = Split(seen["starting"], seen["busy"], seen["idle"])
+            split = Split(starting := min(seen["starting"], more), busy := min(seen["busy"], more - starting),
+                          min(seen["idle"], more - starting - busy))  # fmt: skip
+            seen.subtract(starting=split.starting, busy=split.busy, idle=split.idle)
+            found[uid] = split
         return found
 
 
@@ -204,6 +210,11 @@ def _kept(snapshot: Snapshot, plan: Plan, free: Row) -> Row:
         if one.start <= snapshot.now < one.start + one.duration:
             kept[rows] = free[rows]
     return kept
+
+
+def _rest(one: PoolDay) -> int:
+    """What workloads hold, or nothing does."""
+    return one.capacity - one.reserved - one.draining - one.others
 
 
 def _sum(one: PoolDay, more: PoolDay, times: int) -> PoolDay:

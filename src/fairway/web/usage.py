@@ -11,7 +11,7 @@ from itertools import groupby
 from operator import attrgetter, itemgetter
 
 from fairway.api.accounts import day_of
-from fairway.api.usage import Figures, Usage, usage
+from fairway.api.usage import Figures, Usage, shared_until, usage
 
 from .page import Ask, Page, drawn, window
 from .world import World
@@ -48,7 +48,7 @@ def page(world: World, ask: Ask) -> Page:
         "pools": [it for it in found.pools if it.name in counted],
         "months": [("" if it == day_of(ask.now)[:7] else it, it) for it in months],
         "is_closed": bool(days) and all(it.status.closed for it in days), "sees": ask.sight.sees_usage,
-        "until": max((it.status.until for it in days), default=""),
+        "until": shared_until(days),
     }  # fmt: skip
     return drawn("usage", "Usage", facts, {"usage": {it.key: it for it in part["items"]}}, ask.before)
 
