@@ -158,6 +158,8 @@ class Meter:
             split = Split(starting := min(seen["starting"], more), busy := min(seen["busy"], more - starting),
                           min(seen["idle"], more - starting - busy))  # fmt: skip
             seen.subtract(starting=split.starting, busy=split.busy, idle=split.idle)
+            if not any(seen.values()):
+                del self.seen[uid]  # it may be gone
             found[uid] = split
         return found
 
