@@ -1,6 +1,8 @@
 """Probes, hooks, sidecars and last words, with real processes on a server in memory."""
 
 import asyncio
+import marshal
+import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -195,25 +197,50 @@ async def answering() -> AsyncIterator[int]:
     await runner.cleanup()
 
 
-def place(port: int = 0) -> Place:
-    container = {"name": "c", "ports": [{"name": "web", "containerPort": port}]}
-    return Place(container, Attempt(0, Path("/nowhere")), Clock())
+@pytest.fixture
+def place(tmp_path: Path) -> Callable[..., Place]:
+    def made(port: int = 0, *, uid: int = 0) -> Place:
+        container = {"name": "c", "ports": [{"name": "web", "containerPort": port}]}
+        (tmp_path / "spec").write_bytes(marshal.dumps({"user": {"uid": uid} if uid else None}))
+        return Place(container, Attempt(0, tmp_path), Clock())
+
+    return made
 
 
 @pytest.mark.parametrize("path, outcome", [
     ("/well", ""), ("/moved", ""), ("ill", "HTTP probe failed with statuscode: 503")])
-async def test_a_request_succeeds_by_its_status(answering: int, path: str, outcome: str) -> None:
+async def test_a_request_succeeds_by_its_status(
+    answering: int, place: Callable[..., Place], path: str, outcome: str
+) -> None:
     assert await perform({"httpGet": {"path": path, "port": "web"}}, place(answering), 10) == outcome
 
 
-async def test_a_connection_is_enough_for_a_tcp_probe(answering: int) -> None:
+async def test_a_connection_is_enough_for_a_tcp_probe(answering: int, place: Callable[..., Place]) -> None:
     assert await perform({"tcpSocket": {"port": answering}}, place(), 10) == ""
     assert "no port named 'x'" in await perform({"tcpSocket": {"port": "x"}}, place(), 10)
     for action in ("tcpSocket", "httpGet"):
         assert await perform({action: {"port": "70000"}}, place(), 10)
 
 
-async def test_a_probe_that_gets_no_answer_fails_in_time() -> None:
+@pytest.mark.skipif(os.getuid() != 0, reason="only root makes sockets of other users")
+async def test_a_connection_is_of_the_user_of_the_pod(place: Callable[..., Place]) -> None:
+    users: list[str] = []
+
+    async def look(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peer = writer.get_extra_info("peername")
+        lines = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
+        users.extend(line[7] for line in lines if line[1].endswith(f":{peer[1]:04X}"))
+        writer.close()
+
+    server = await asyncio.start_server(look, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        for action in ("tcpSocket", "httpGet", "grpc"):
+            await perform({action: {"port": port}}, place(uid=65534), 10)
+    assert set(users) == {"65534"} and os.stat("/proc/thread-self").st_uid == 0
+
+
+async def test_a_probe_that_gets_no_answer_fails_in_time(place: Callable[..., Place]) -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()
@@ -228,7 +255,9 @@ async def test_a_probe_that_gets_no_answer_fails_in_time() -> None:
 @pytest.mark.parametrize("message, outcome", [
     (b"\x08\x01", ""), (b"\x08\x02", "the service is NOT_SERVING"), (b"", "the service is UNKNOWN"),
     (None, "the server does not know the service")])
-async def test_a_grpc_probe_reads_the_health_of_a_service(message: bytes | None, outcome: str) -> None:
+async def test_a_grpc_probe_reads_the_health_of_a_service(
+    place: Callable[..., Place], message: bytes | None, outcome: str
+) -> None:
     def frame(kind: int, flags: int, payload: bytes, stream: int = 1) -> bytes:
         return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
 

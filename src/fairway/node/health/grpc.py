@@ -17,11 +17,13 @@ SERVING = b"\x08\x01"
 STATES = {b"": "UNKNOWN", b"\x08\x02": "NOT_SERVING", b"\x08\x03": "SERVICE_UNKNOWN"}
 
 
-async def check(host: str, port: int, service: str) -> str:
+async def check(
+    streams: tuple[asyncio.StreamReader, asyncio.StreamWriter], authority: str, service: str
+) -> str:
     """Empty where the service (empty: the server) is serving, else why not. OSError where it cannot be asked."""
-    reader, writer = await asyncio.open_connection(host, port)
+    reader, writer = streams
     try:
-        writer.write(PREFACE + _frame(SETTINGS, 0, b"", stream=0) + _asked(f"{host}:{port}", service))
+        writer.write(PREFACE + _frame(SETTINGS, 0, b"", stream=0) + _asked(authority, service))
         content = b""
         async for kind, flags, payload in _frames(reader, writer):
             if kind == DATA:
