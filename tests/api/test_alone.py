@@ -40,3 +40,7 @@ def test_what_an_annotation_asks_for_is_of_that_pod_alone():
 def test_what_binding_writes_on_a_pod_changes_nothing_of_what_it_asks_for():
     bound = pod("a", **{ATTEMPT: "pod-a/uid-a/1", POOL: "default"})
     assert asked(replace(bound, spec=replace(bound.spec, node_name="n1"))) is asked(pod("a"))
+
+
+def test_a_pod_that_asks_for_memory_of_a_gpu_has_a_workload_which_keeps_how_much_of_one_that_is():
+    assert workload_of_pod(pod("a", **{"fairway.dev/gpu-memory": "20Gi"})) is None

@@ -20,7 +20,7 @@ def pod(workload: str, node: str, devices: str = "") -> dict[str, Any]:
 
 def test_a_line_is_a_workload_on_a_node_with_all_that_its_pods_ask_for() -> None:
     pods = [pod("job-b", "n1", "0"), pod("job-b", "n1", "2"), pod("job-b", "n2"), pod("job-a", "n1", "1")]
-    lines = _lines(pods, {})
+    lines = _lines(pods, {}, {})
     said = [(one.name, one.node, one.asked["cpu"], one.asked["nvidia.com/gpu"], one.devices) for one in lines.values()]
     assert said == [
         ("job-a", "n1", 2000, 1000, [1]), ("job-b", "n1", 4000, 2000, [0, 2]), ("job-b", "n2", 2000, 1000, []),
@@ -30,8 +30,16 @@ def test_a_line_is_a_workload_on_a_node_with_all_that_its_pods_ask_for() -> None
 
 def test_what_is_paused_asks_for_its_memory_alone_and_holds_no_gpu() -> None:
     paused = pod("job-a", "n1", "0") | {"status": {"conditions": [{"type": "fairway.dev/Frozen", "status": "True"}]}}
-    (line,) = _lines([paused], {}).values()
+    (line,) = _lines([paused], {}, {}).values()
     assert (line.asked, line.devices) == ({"memory": 1 << 30}, [])
+
+
+def test_memory_of_a_gpu_is_that_part_of_one_of_the_pool_of_its_node() -> None:
+    part = pod("job-a", "n1")
+    part["metadata"]["annotations"]["fairway.dev/gpu-memory"] = "20Gi"
+    del part["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"]
+    (line,) = _lines([part], {}, {"n1": 80 << 30}).values()
+    assert line.asked["nvidia.com/gpu"] == 250
 
 
 @pytest.fixture(scope="module")

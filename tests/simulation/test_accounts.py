@@ -75,6 +75,29 @@ def test_a_job_is_charged_while_it_runs_and_when_it_has_ended() -> None:
     assert third == last and 2998 < last < 3010
 
 
+def test_memory_of_a_gpu_is_charged_as_its_part_even_when_the_nodes_of_its_pool_are_gone() -> None:
+    async def story(world: World) -> tuple[Thing, float, float]:
+        quarter = {"annotations": {"fairway.dev/gpu-memory": "20Gi"}, "labels": {"fairway.dev/queue": "nlp"}}
+        await world.apply(queue("nlp", budget={"gpuHours": 100, "period": "30d"}))
+        await world.apply(*(job(name, seconds=20000, cpu="1", **quarter) for name in ("a", "b")))
+        await world.apply(pod("c", seconds=20000, cpu="1", **quarter))
+        await world.until(lambda: world.is_in("job-b", "Running"))
+        await world.until(lambda: world.is_in("pod-c", "Running"))
+        await world.clock.sleep(3600)
+        shown, before = (await world.queue("nlp"))["status"], allocated((await days(world))["2027-01-15.nlp"])
+        await world.crash()
+        await world.client.delete(Ref(kinds.NODES, "n1"))
+        world.start()
+        await world.until(lambda: world.is_in("job-b", "Pending"), seconds=600)
+        await world.delete(kinds.JOBS, "a")
+        await world.clock.sleep(1200)
+        return shown, before, allocated((await days(world))["2027-01-15.nlp"])
+
+    shown, before, after = play(story, node("n1", gpus=1, labels={"nvidia.com/gpu.memory": str(80 << 10)}))
+    assert shown["usage"]["default"]["nvidia.com/gpu"] == "750m" and shown["budgetReserved"] == 0.75 * 24
+    assert 0.75 * 3000 < before < 0.75 * 3610 and 0.75 * 3600 < after < 0.75 * 4200
+
+
 def test_a_day_ends_at_midnight_in_utc() -> None:
     async def story(world: World) -> dict[str, Thing]:
         await world.apply(job("a", seconds=3600, gpus=1))

@@ -25,11 +25,12 @@ NOTIFY = f"{objects.GROUP}/notify"
 
 
 def is_plain(pod: objects.PodObject) -> bool:
-    """Whether it may be without a Workload: it names its queue and no other scheduler, is in no gang, wants no note."""
+    """Whether it may be without a Workload: it names its queue and no other scheduler, is in no gang, wants no note,
+    and asks for no memory of a GPU: how much of one that was, its Workload keeps."""
     meta, spec, notes = pod.metadata, pod.spec, pod.metadata.annotations
     is_active = notes.get(objects.ACTIVE, "true") == "true" and notes.get(objects.PAUSED, "false") == "false"
     is_ours = spec.scheduler_name == objects.SCHEDULER or any(one.name == objects.GATE for one in spec.scheduling_gates)
-    is_wordless = is_active and NOTIFY not in notes
+    is_wordless = is_active and NOTIFY not in notes and objects.GPU_MEMORY not in notes
     return objects.QUEUE in meta.labels and is_ours and is_wordless and not owners.group_of(meta, spec)
 
 

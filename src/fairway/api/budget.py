@@ -8,28 +8,29 @@ few seconds ago. Limits that are raised within these seconds do not see each oth
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fairway.engine import FAIRWAY, HOUR, Cycle, Running, World, counts_of, gpus_of, lasts, snapshot_of
+from fairway.engine import FAIRWAY, HOUR, Cycle, Running, World, lasts, snapshot_of
 
 from .pods import ALONE
 from .quantities import duration_text, shown
 from .queues import positive, queue
 from .types import QueueObject, WorkloadObject
-from .workloads import Reading, fact
+from .workloads import Reading, fact, gpus_held
 
 
 def too_long(held: Sequence[WorkloadObject], limit: str, line: Sequence[QueueObject], now: float) -> str:
     """Why a workload, as it is written, could overrun a budget with this time limit ("": none) and could not with its
     own; else "". `held`: it, or its replicas, which are alike; `line`: their queue and those above. Raises Malformed
     where one of these does not read."""
-    facts, queues = (fact(it, Reading()) for it in held), tuple(queue(it, ALONE) for it in line)
-    ones = [it for it in facts if isinstance(it, Running) and (it.moves_to or not it.is_leaving)]
+    facts, queues = ((it, fact(it, Reading())) for it in held), tuple(queue(it, ALONE) for it in line)
+    runs = [(said, it) for said, it in facts if isinstance(it, Running) and (it.moves_to or not it.is_leaving)]
+    ones = [it for _, it in runs]
     if not ones or all(it.budget is None for it in queues):
         return ""
     cycle, own = Cycle(snapshot_of(World(now, queues=queues)), FAIRWAY), ones[0].workload
     ran = max(0.0, now - min(it.admitted_at or now for it in ones))
     asked = replace(own, time_limit=positive("spec.timeLimit", limit))
     had, wants = (lasts(it, ran, cycle) for it in (own, asked))
-    gpus = sum(gpus_of(it.workload.podsets, counts_of(it.workload.podsets, it.admission)) for it in ones)
+    gpus = sum(gpus_held(said, it.workload, it.admission) for said, it in runs)
     for its, said in zip(queues, line):
         reserved = max(gpus * had, said.status.budget_reserved * HOUR)  # of what has just started the status lacks it
         left = max(0.0, (its.budget or 0) - its.spent(now)[0] - reserved)

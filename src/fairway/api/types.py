@@ -38,6 +38,7 @@ Duration = Annotated[str, _form(DURATION)]
 Address = Annotated[str, _form(NOTIFY)]
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Bytes = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Depth = Annotated[int, Meta(ge=-1, le=MOST_PODS)]
 Pods = Annotated[int, Meta(ge=0, le=MOST_PODS)]
 Day = Annotated[str, _form(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
@@ -241,6 +242,7 @@ class AdmissionStatus(Part, frozen=True):
 
     pool: str = ""
     pod_sets: tuple[PodSetNodes, ...] = ()
+    gpu_memory: Annotated[Bytes, says("Bytes of a GPU of the pool then, where a part is asked for in memory.")] = 0
 
     @property
     def nodes(self) -> tuple[str, ...]:

@@ -304,7 +304,17 @@ def _before(
     until = moment("status.served.until", said.status.served.until) if said.status.served else None
     if since is None or until is None or until <= since:
         return value.attained
-    return value.attained - gpus_of(value.podsets, counts_of(value.podsets, holds)) * (until - since)
+    return value.attained - gpus_held(said, value, holds) * (until - since)
+
+
+def gpus_held(said: types.WorkloadObject, value: engine.Workload, holds: engine.Admission) -> float:
+    """GPUs of its admission; a part of one that is asked for in memory by that of its pool as it was admitted."""
+    return gpus_of(value.podsets, counts_of(value.podsets, holds), gpu_memory_of(said))
+
+
+def gpu_memory_of(said: types.WorkloadObject) -> int:
+    """Bytes of a GPU of its pool as it was admitted, 0 if unknown."""
+    return said.status.admission.gpu_memory if said.status.admission else 0
 
 
 def _turned(said: Condition | None) -> float | None:

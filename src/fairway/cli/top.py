@@ -5,7 +5,7 @@ another user's. A GPU of the machine that the command runs on tells by NVML. Wha
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from .connect import on_cluster
 from .listing import GPU
 from .main import Command, Problem
 from .output import output_option, print_table, show, size
+from .rows import memories
 
 if TYPE_CHECKING:
     from fairway.node.measure import Use
@@ -89,9 +90,11 @@ async def _named(client: Client, namespace: str, job: str) -> set[str]:
 
 
 async def _looked(client: Client, namespace: str, names: set[str] | None) -> list[Line]:
-    found, measured = await asyncio.gather(client.list(Selection(kinds.PODS, namespace)), _measured(client, namespace))
+    found, measured, memory = await asyncio.gather(
+        client.list(Selection(kinds.PODS, namespace)), _measured(client, namespace), memories(client)
+    )
     pods = [it for it in found if it["spec"].get("nodeName") and it["status"].get("phase") == "Running"]
-    return list(_lines([it for it in pods if names is None or _workload(it) in names], measured).values())
+    return list(_lines([it for it in pods if names is None or _workload(it) in names], measured, memory).values())
 
 
 async def _measured(client: Client, namespace: str) -> Measured:
@@ -105,8 +108,10 @@ async def _measured(client: Client, namespace: str) -> Measured:
     return found
 
 
-def _lines(pods: Iterable[Thing], measured: Measured) -> dict[tuple[str, str, str], Line]:
-    """By namespace, workload and node, what its pods ask for there, and use."""
+def _lines(
+    pods: Iterable[Thing], measured: Measured, memory: Mapping[str, int]
+) -> dict[tuple[str, str, str], Line]:
+    """By namespace, workload and node, what its pods ask for there, and use; `memory`: bytes of a GPU by node."""
     found: dict[tuple[str, str, str], Line] = {}
     for pod in pods:
         meta = pod["metadata"]
@@ -115,7 +120,7 @@ def _lines(pods: Iterable[Thing], measured: Measured) -> dict[tuple[str, str, st
         if use := measured.get((meta["namespace"], meta["name"])):
             line.cpus, line.memory = (line.cpus or 0.0) + use[0], (line.memory or 0) + use[1]
         is_still = any(it["type"] == FROZEN and it["status"] == "True" for it in pod["status"].get("conditions") or ())
-        for resource, amount in requests_of(pod):
+        for resource, amount in requests_of(pod, memory.get(pod["spec"]["nodeName"], 0)):
             if not is_still or resource == "memory":  # what is paused holds no more
                 line.asked[resource] = line.asked.get(resource, 0) + amount
         if is_still:

@@ -179,14 +179,14 @@ def _alone_over(wait: "Wait") -> list[str]:
 def _unbounded(case: "Case", wait: "Wait | None") -> list[str]:
     """Of a time from which on room is kept: what holds it without a time limit, and so may hold it for longer."""
     from fairway.api.conditions import names
-    from fairway.engine import QueueTree, counted, counts_of, snapshot_of
+    from fairway.engine import QueueTree, counts_of, snapshot_of
 
     if wait is None or wait.held is None or not wait.is_guess:
         return []
     tree, lacks, free = QueueTree(snapshot_of(case.world), case.policy), wait.facts.resource, []
     for one in case.world.running:
         podsets = one.workload.podsets
-        held = counted(podsets, counts_of(podsets, one.admission), 0).get(lacks, not lacks)
+        held = tree.amounts(podsets, counts_of(podsets, one.admission), one.admission.pool).get(lacks, not lacks)
         if one.admission.nodes & wait.held.nodes and held and tree.time_limit(one.workload) is None:
             free.append(one.workload.key)
     has = "have" if len(free) > 1 else "has"

@@ -266,7 +266,8 @@ class Writer:
 def _is_void(seen: WorkloadObject | None, verdict: Verdict) -> bool:
     """Whether a verdict that changed nothing was not carried out already."""
     if isinstance(verdict, Admit | Resize):
-        return seen is not None and seen.status.admission != admission_status(verdict.admission)
+        has, to = seen.status.admission if seen else None, admission_status(verdict.admission)
+        return seen is not None and (has is None or (has.pool, has.pod_sets) != (to.pool, to.pod_sets))
     return isinstance(verdict, Evict)
 
 

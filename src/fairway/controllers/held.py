@@ -11,8 +11,8 @@ from fairway.api.objects import NodeObject, PodObject
 from fairway.api.pods import is_lost
 from fairway.api.quantities import duration, time
 from fairway.api.types import WorkloadObject, WorkloadStatus
-from fairway.api.workloads import Reading, pods_of, podsets_of, workload
-from fairway.engine import DEVICE, GPU, Admission, Cause, Eviction, Workload, counted, counts_of
+from fairway.api.workloads import Reading, gpu_memory_of, pods_of, podsets_of, workload
+from fairway.engine import DEVICE, GPU, Cause, Eviction, Running, Workload, counted, counts_of
 
 from . import status as life
 from .bind import ended_at
@@ -24,9 +24,10 @@ def value_of(said: WorkloadObject) -> Workload:
     return workload(said, Reading())
 
 
-def held_by(value: Workload, placed: Admission) -> dict[str, int]:
-    """What a workload counts in quotas, by resource."""
-    return counted(value.podsets, counts_of(value.podsets, placed), 0)
+def held_by(one: Running, memories: Mapping[str, int]) -> dict[str, int]:
+    """What a workload counts in quotas, by resource; `memories`: bytes of a GPU by pool."""
+    podsets = one.workload.podsets
+    return counted(podsets, counts_of(podsets, one.admission), memories.get(one.admission.pool, 0))
 
 
 def held_of(said: WorkloadObject) -> dict[str, int]:
@@ -35,7 +36,7 @@ def held_of(said: WorkloadObject) -> dict[str, int]:
         return {}
     placed = {part.name: sum(map(pods_of, part.nodes)) for part in said.status.admission.pod_sets}
     podsets = podsets_of(said)
-    return counted(podsets, [placed.get(one.name, 0) for one in podsets], 0)
+    return counted(podsets, [placed.get(one.name, 0) for one in podsets], gpu_memory_of(said))
 
 
 def gpus_of(said: WorkloadObject) -> float:

@@ -4,8 +4,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec.structs import replace
+
 from fairway.api.decode import change
-from fairway.api.objects import Object
+from fairway.api.objects import GPU_MEMORY, Object
 from fairway.api.types import WorkloadObject, WorkloadStatus
 from fairway.api.workloads import key_of
 from fairway.kube import kinds
@@ -61,7 +63,7 @@ class Means:
         its own Workload gets one first, where that is to say what the pod does not.
         """
         while (seen := self.view.workloads.get(key)) and self.election.is_leader():
-            stored, status = self.view.stored.get(key), make(seen)
+            stored, status = self.view.stored.get(key), self._sized(seen, make(seen))
             if stored is None and status == seen.status:
                 return True
             patch = change(stored.status, status) if stored else {}
@@ -79,6 +81,15 @@ class Means:
                     return False
                 await self.read_back(ref(kinds.WORKLOADS, key))
         return False
+
+    def _sized(self, seen: WorkloadObject, status: WorkloadStatus) -> WorkloadStatus:
+        """With how much memory a GPU of its pool has, where it asks for some of that: as it was when it came there."""
+        to, was = status.admission, seen.status.admission
+        asks = any(GPU_MEMORY in it.template.metadata.annotations for it in seen.spec.pod_sets)
+        if to is None or to.gpu_memory or not asks:
+            return status
+        kept = was.gpu_memory if was and was.pool == to.pool else 0
+        return replace(status, admission=replace(to, gpu_memory=kept or self.facts.state.gpu_memory_of(to.pool)))
 
     async def patch(self, kind: Kind, seen: Object, said: dict[str, Any]) -> None:
         """Changes an object, or its status alone, over the version seen, and waits until that is seen."""

@@ -170,9 +170,10 @@ def figures(snapshot: Snapshot, plan: Plan, but: Set[str] = frozenset()) -> Figu
     free, outside, capacity = (_gpus(snapshot, each) for each in (snapshot.free, snapshot.outside, snapshot.capacity))
     promised: Counter[str] = Counter()
     leaving: Counter[str] = Counter()
+    memories = snapshot.memories
     for one in snapshot.running:
         if (one.is_promised or one.is_leaving) and but.isdisjoint(one.admission.nodes):
-            gpus = held_by(one.workload, one.admission).get(GPU, 0)
+            gpus = held_by(one, memories).get(GPU, 0)
             (promised if one.is_promised else leaving)[one.admission.pool] += gpus
     idle = free.clip(0)
     kept, found = np.minimum(_kept(snapshot, plan, idle), idle), {}
@@ -200,10 +201,11 @@ def _gpus(snapshot: Snapshot, columns: Columns) -> Row:
 def _kept(snapshot: Snapshot, plan: Plan, free: Row) -> Row:
     """Milli-GPU by node that holds and open reservations of nodes keep, free or not."""
     kept = np.zeros(len(snapshot.nodes), dtype=np.int64)
-    waiting = {one.key: one for one in snapshot.pending}
+    waiting, memories = {one.key: one for one in snapshot.pending}, snapshot.memories
     for verdict in plan.verdicts:
         if isinstance(verdict, Wait) and verdict.held is not None and verdict.workload in waiting:
-            each = {it.name: taken(it.pod, 0).get(GPU, 0) for it in waiting[verdict.workload].podsets}
+            memory = memories.get(verdict.held.pool, 0)
+            each = {it.name: taken(it.pod, memory).get(GPU, 0) for it in waiting[verdict.workload].podsets}
             for part in verdict.held.podsets:
                 for share in part.nodes:
                     kept[snapshot.row_of[share.node]] += each[part.name] * share.count

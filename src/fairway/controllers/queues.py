@@ -103,7 +103,7 @@ class Queues:
         pools = {pool.name: pool for pool in snapshot.pools}
         for verdict in plan.verdicts:
             if isinstance(verdict, Evict) and verdict.beneficiary and (one := by_key.get(verdict.workload)):
-                gpus = held_by(one.workload, one.admission).get(GPU, 0)
+                gpus = held_by(one, snapshot.memories).get(GPU, 0)
                 self._evicted[one.workload.queue][pools[one.admission.pool]] += gpus
                 self._note(one.workload.queue)
 
@@ -280,7 +280,7 @@ def usage_of(snapshot: Snapshot) -> Mapping[Cell, int]:
         asked = one.workload.podsets
         alike[one.workload.queue, one.admission.pool, id(asked), engine.counts_of(asked, one.admission)] += 1
     held: Counter[tuple[str, ...]] = Counter()
-    memory = {pool.name: size for pool, size in zip(snapshot.pools, snapshot.gpu_memory)}
+    memory = snapshot.memories
     for (queue, pool, shape, counts), number in alike.items():
         for resource, amount in engine.counted(podsets[shape], counts, memory.get(pool, 0)).items():
             if resource != PODS and amount:

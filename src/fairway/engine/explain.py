@@ -52,7 +52,7 @@ def explain(draft: Draft, ask: Ask, pools: Sequence[str]) -> Why:
 def _in_place(draft: Draft, workload: Workload, there: Admission) -> Why:
     """Why a paused workload cannot go on: what is missing where it is frozen, and which workloads there hold that."""
     counts = counts_of(workload.podsets, there)
-    asked = counted(workload.podsets, counts, 0)
+    asked = draft.tree.amounts(workload.podsets, counts, there.pool)
     rows = [draft.snapshot.row_of[name] for name in there.nodes if name in draft.snapshot.row_of]
     free = {name: int(draft.free[draft.snapshot.resources.index(name), rows].clip(0).sum()) for name in TOLD}
     usual = GPU if asked.get(GPU) else CPU

@@ -144,7 +144,7 @@ class QueueTree:
         self.needs: dict[int, float] = {}  # GPU-seconds, as powers of two, by the number of those that run alike
         self.patience: dict[str, float] = {}  # seconds, by queue whose line goes by need
         self.touched: set[str] = set()  # queues whose holdings changed since the last look
-        self.memory = {pool.name: memory for pool, memory in zip(snapshot.pools, snapshot.gpu_memory)}
+        self.memory = snapshot.memories
         self._amounts: dict[tuple[int, tuple[int, ...], int], dict[str, int]] = {}
         self._limits: dict[str, tuple[float | None, float | None]] = {}  # default and strictest maximum, by queue
         self._settings: dict[tuple[str, str], object] = {}  # by queue and setting, None where no queue sets it

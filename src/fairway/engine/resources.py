@@ -108,9 +108,10 @@ def sizes_of(podsets: tuple[PodSet, ...], admission: Admission) -> tuple[tuple[s
     return tuple(zip([podset.name for podset in podsets], counts_of(podsets, admission)))
 
 
-def gpus_of(podsets: tuple[PodSet, ...], counts: Iterable[int]) -> float:
-    """GPUs that so many pods of each podset hold; a shared one by its fraction."""
-    return counted(podsets, counts, 0).get(GPU, 0) / DEVICE
+def gpus_of(podsets: tuple[PodSet, ...], counts: Iterable[int], gpu_memory: int = 0) -> float:
+    """GPUs that so many pods of each podset hold; a shared one by its fraction. `gpu_memory`: bytes of a GPU of their
+    pool, 0 if unknown."""
+    return counted(podsets, counts, gpu_memory).get(GPU, 0) / DEVICE
 
 
 def device_memory(node: Node) -> int:

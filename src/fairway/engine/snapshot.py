@@ -114,6 +114,11 @@ class Snapshot:
     memo: Memo
     alters_at: float = inf
 
+    @property
+    def memories(self) -> dict[str, int]:
+        """`gpu_memory` by the name of the pool."""
+        return {pool.name: size for pool, size in zip(self.pools, self.gpu_memory)}
+
 
 def of_nodes(make: Callable[Concatenate[Snapshot, Given], Made]) -> Callable[Concatenate[Snapshot, Given], Made]:
     """Computed once while nodes and pools stay; arguments are hashable and by place, a returned array read-only."""

@@ -349,6 +349,11 @@ class State:
             self._dirty.update(names)
         self._layout = layout
 
+    def gpu_memory_of(self, pool: str) -> int:
+        """Bytes of the smallest GPU of a pool at the last snapshot, 0 if unknown."""
+        names = [one.name for one in self._layout.pools]
+        return self._layout.gpu_memory[names.index(pool)] if pool in names else 0
+
     def _memory(self, name: str, row: int) -> int:
         """MiB of a GPU there, as requests for a part of one count."""
         pool = self._layout.pool_of[row]

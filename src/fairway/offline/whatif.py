@@ -111,10 +111,10 @@ class Case:
 
     def _in_use(self, facts: Facts) -> list[str]:
         """What holds the resource that it lacks, where others wait before it and no few would make room for it."""
-        held = dict[str, int]()
+        held, memories = dict[str, int](), engine.snapshot_of(self.world).memories
         for one in self.world.running:
-            podsets = one.workload.podsets
-            if amount := engine.counted(podsets, engine.counts_of(podsets, one.admission), 0).get(facts.resource):
+            podsets, memory = one.workload.podsets, memories.get(one.admission.pool, 0)
+            if amount := engine.counted(podsets, engine.counts_of(podsets, one.admission), memory).get(facts.resource):
                 held[one.workload.key] = amount
         return conditions.in_use(held, facts.resource, self.ours, self.queues)
 

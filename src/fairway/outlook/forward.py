@@ -193,7 +193,7 @@ class Forward:
         restart = one.workload.restart_seconds if progress else 0.0
         if progress is None:
             ran = 0.0 if one.admitted_at is None else self.now - one.admitted_at
-            used = one.workload.attained + ran * _gpus(one)
+            used = one.workload.attained + ran * self._gpus(one)
             progress = self.progress[key] = Progress(self._work(one.workload), attained=used)
         progress.since = progress.ran = self.now
         progress.works, progress.rate = self.now + restart, rate_of(one)
@@ -241,8 +241,13 @@ class Forward:
         if progress.since is None:
             return
         progress.done += max(0.0, self.now - max(progress.since, progress.works)) * progress.rate
-        progress.attained += (self.now - progress.since) * _gpus(one)
+        progress.attained += (self.now - progress.since) * self._gpus(one)
         progress.since = self.now
+
+    def _gpus(self, one: Running) -> float:
+        """That it holds."""
+        podsets, memory = one.workload.podsets, self.state.gpu_memory_of(one.admission.pool)
+        return engine.gpus_of(podsets, counts_of(podsets, one.admission), memory)
 
     def _spend(self, key: str) -> None:
         """Count all that it used in the budgets of its queue and of those above it."""
@@ -314,11 +319,6 @@ def _may_follow(snapshot: Snapshot, policy: Policy) -> bool:
 def _is_restless(one: Running) -> bool:
     is_elastic = any(podset.is_elastic for podset in one.workload.podsets)
     return one.is_leaving or one.is_promised or bool(one.lost) or is_elastic
-
-
-def _gpus(one: Running) -> float:
-    """That it holds."""
-    return engine.gpus_of(one.workload.podsets, counts_of(one.workload.podsets, one.admission))
 
 
 def rate_of(one: Running) -> float:

@@ -8,7 +8,7 @@ workloads the priority that follows from it, in powers of two, so that equals do
 nodes as can hold it, whole nodes and one part of a node (the `consolidate` placement of the Helios simulator).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
@@ -121,8 +121,9 @@ def waiting(most: float, one: Workload) -> Rated[Workload]:
     return Rated(one, one, one, size(one), gpus(one) > most)
 
 
-def standing(most: float, one: Running) -> Rated[Running]:
-    held = engine.gpus_of(one.workload.podsets, engine.counts_of(one.workload.podsets, one.admission))
+def standing(most: float, memories: Mapping[str, int], one: Running) -> Rated[Running]:
+    podsets, memory = one.workload.podsets, memories.get(one.admission.pool, 0)
+    held = engine.gpus_of(podsets, engine.counts_of(podsets, one.admission), memory)
     runs = () if one.admitted_at is None else (held, one.admitted_at)
     return Rated(one, one, one.workload, size(one.workload), gpus(one.workload) > most, *runs)
 
@@ -139,7 +140,7 @@ def valued(value: Value, snapshot: Snapshot, patience: float = inf) -> Snapshot:
     object as then; that is known of those that were there, by identity."""
     memo, now, most = snapshot.memo.of(Seen), snapshot.now, largest_node(snapshot) / DEVICE
     memo.waiting = kept(memo.waiting, snapshot.pending, partial(waiting, most))
-    memo.standing = kept(memo.standing, snapshot.running, partial(standing, most))
+    memo.standing = kept(memo.standing, snapshot.running, partial(standing, most, snapshot.memories))
     if patience < inf:
         there = float(snapshot.capacity[snapshot.resources.index(GPU)].sum()) / DEVICE
         bring_up((*memo.waiting.values(), *memo.standing.values()), patience, now, AGED * there)

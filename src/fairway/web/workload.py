@@ -18,7 +18,7 @@ from fairway.api.conditions import kept_from
 from fairway.api.names import STATES, plain_name
 from fairway.api.objects import SUBMITTED
 from fairway.api.quantities import Malformed, duration, time
-from fairway.api.workloads import Reading, condition, priority_class
+from fairway.api.workloads import Reading, condition, gpu_memory_of, priority_class
 from fairway.api.workloads import workload as value_of
 from fairway.engine import Group, gpus_of, groups
 
@@ -142,7 +142,7 @@ class Workload:
 def workload(said: types.WorkloadObject) -> Workload:
     meta, spec, status = said.metadata, said.spec, said.status
     state, value = _state(said), known(lambda it: value_of(it, Reading()), said)
-    each = {it.name: gpus_of((it,), (1,)) for it in value.podsets} if value else {}
+    each = {it.name: gpus_of((it,), (1,), gpu_memory_of(said)) for it in value.podsets} if value else {}
     forecast, since = status.forecast or types.Forecast(), _since(said, state)
     grace = meta.deletion_grace_period_seconds or (value.grace if value else 0.0)
     name = plain_name(meta.name, ((it.kind, it.name) for it in meta.owner_references))
