@@ -136,6 +136,7 @@ def test_it_says_that_a_job_is_over_a_limit_by_itself() -> None:
 
     wide, late = play(story, node("n1", cpu=4))
     assert (wide["reason"], late["reason"], late["caveats"]) == ("OverLimit", "OverLimit", [])
+    assert (wide["position"], late["position"]) == (1, 2)
     assert wide["message"].endswith("(2 in use)")
     assert wide["caveats"] == [
         "it is over the limit by itself: it starts only where it asks for less, or the limit is raised"

@@ -190,10 +190,10 @@ async def _late(client: Client, found: Found) -> list[str]:
 
 
 def _renewed(found: Found, said: Thing) -> tuple[Found, list[str]]:
-    """With the message as it is decided now, and its caveats, where the reason is the one that is written."""
+    """With its message and position as decided now, and its caveats, where the reason is the one that is written."""
     if said.get("reason", "") != found.status.get("reason"):
         return found, []
-    status = found.status | {"message": said["message"]}
+    status = found.status | {name: said[name] for name in ("message", "position") if name in said}
     return replace(found, workload=found.workload | {"status": status}), list(said["caveats"])
 
 

@@ -115,8 +115,8 @@ async def would_help(client: Client, key: str, *, is_foretold: bool) -> list[str
 
 
 async def explained(client: Client, key: str, *, is_foretold: bool) -> Thing:
-    """The same as `lines`; where it waits, with the `reason` and `message` of a decision now, since those that are
-    written may be ten seconds old, and `caveats`: what that message does not promise."""
+    """The same as `lines`; where it waits, with the `reason`, `message` and `position` of a decision now, since those
+    that are written may be a minute old, and `caveats`: what that message does not promise."""
     try:
         known, policy = await asyncio.gather(_known(client), policy_of(client))
         is_known = any(f"{it.metadata.namespace}/{it.metadata.name}" == key for it in _workloads(known))
@@ -165,7 +165,8 @@ def _decided(case: "Case") -> Thing:
     if wait is None:
         return {}
     caveats = [*_alone_over(wait), *_unbounded(case, wait)]
-    return {"reason": str(wait.reason), "message": waiting(wait, case.ours, case.queues), "caveats": caveats}
+    message = waiting(wait, case.ours, case.queues)
+    return {"reason": str(wait.reason), "message": message, "position": wait.position, "caveats": caveats}
 
 
 def _alone_over(wait: "Wait") -> list[str]:
