@@ -142,8 +142,7 @@ def test_accounts_hold_until_the_mark_of_the_capacity_and_what_is_beyond_it_coun
     mark = "2026-11-23T10:00:00Z"
     status = Told(mark, (row,), recent={"2026-11-23T09:50:00Z": {"p": 600}, mark: {"p": 300}})
     pools = Told("2026-11-23T10:00:07Z", pools={"p": PoolDay(2000)}, recent={mark: {"p": 50}})
-    spec = UsageDaySpec("2026-11-23", "a")
-    days = [Day(spec=spec, status=status), Day(spec=UsageDaySpec("2026-11-23"), status=pools)]
+    days = [Day(spec=UsageDaySpec(mark[:10], "a"), status=status), Day(spec=UsageDaySpec(mark[:10]), status=pools)]
     assert shared_until(days) == mark
     (pool,) = usage(days, "pool").pools
     assert (pool.free, pool.capacity) == (2000 - 50 - 600, 2000 - 50 + 300)

@@ -294,7 +294,7 @@ async def test_several_workloads_are_suspended_at_once_by_keyboard() -> None:
         await page.wait_for_selector("dialog[open]")
         said = await page.locator("dialog").inner_text()
         assert "kubectl fairway suspend -n vision workload/job-wait-1 workload/job-wait-3" in said
-        assert "Suspend 2 workloads?" in said and "wait-1, wait-3." in said
+        assert "Suspend 2 workloads?" in said and "wait-1 waiting" in said and "wait-3 waiting" in said
         await reach(page, "suspend")
         await page.keyboard.press("Enter")
         await page.wait_for_selector("dialog:not([open])", state="attached")

@@ -230,6 +230,22 @@ async def test_cancelling_what_is_paused_loses_what_it_did_before_each_pause_sin
     assert f"{lost} 1 GPU-hours of work since {saved['lastCheckpoint']}." in said[1]
 
 
+async def test_what_several_would_lose_is_said_of_each_and_of_all() -> None:
+    now = time.time()
+    saved = {"lastCheckpoint": time_text(now - 180)}
+    run = workload("nlp/job-a", "nlp", 2, at="n1[0,1]"), workload("nlp/job-b", "nlp", 4, at="n1[2,3,4,5]", spec=saved)
+    them = [*run, workload("nlp/job-c", "nlp", 1)]
+    async with board(node("n1"), queue("nlp"), *them) as shown:
+        await shown.page("/now")
+        asked = {"action": "suspend", "workloads": [f"nlp/job-{it}" for it in "abc"]}
+        headers = {"authorization": f"Bearer {LINK}"}
+        async with shown.session.post(f"{shown.address}/say", json=asked, headers=headers) as answer:
+            said = re.sub("<.*?>", "", await answer.text())
+    assert "their places on 6 GPUs, and up to 0.53 GPU-hours" in said
+    assert "a running: 2 GPUs, up to 0.33 GPU-hours" in said and "b running: 4 GPUs, up to 0.2 GPU-hours" in said
+    assert "c waiting" in said and "c waiting:" not in said
+
+
 async def test_a_page_that_does_not_exist_is_a_404() -> None:
     async with board() as shown:
         for path in ("/nothing", "/static/../server.py", "/static/nothing.js"):

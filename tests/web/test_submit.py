@@ -119,6 +119,16 @@ async def test_the_dialog_of_a_change_says_what_would_be_decided(
     assert said in texts[1] and "Working out" not in texts[1] and "secret" not in texts[1]
 
 
+async def test_the_dialog_of_a_change_of_several_says_what_would_be_decided_of_each() -> None:
+    late = workload("nlp/job-late", "speech", 9)
+    async with board(NODE, NLP, queue("speech", 0), WAITS, late, desk=desk()) as shown:
+        asked = {"action": "queue", "workloads": ["nlp/job-late", "nlp/job-waits"], "value": "nlp", "isForeseen": True}
+        headers = {"authorization": f"Bearer {LINK}"}
+        async with shown.session.post(f"{shown.address}/say", json=asked, headers=headers) as answer:
+            said = " ".join(re.sub("<.*?>", "", await answer.text()).split())
+    assert re.search("late waiting ?◷ It would wait: .*waits waiting ?✓ It would start now", said), said
+
+
 def _own(user: str, resource: str, namespace: str) -> bool:
     return namespace == user
 

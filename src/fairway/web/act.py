@@ -1,9 +1,9 @@
 """What a viewer may do to workloads: suspend, resume, cancel, another priority, another queue.
 
 Each changes the object that the user made, as the command line does, and is sent with the viewer's own token: the page
-has no right that its viewer lacks. What would be lost is said before; of another priority or queue of one workload
-also what would be decided of it then, and which workloads would be evicted for it. That takes longer, so the dialog is
-there first.
+has no right that its viewer lacks. What would be lost is said before, of each workload; of another priority or queue of
+a few also what would be decided of each, were it the only one, and which workloads would be evicted for it. That takes
+longer, so the dialog is there first.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -31,6 +31,8 @@ ACTIONS = {
 }  # fmt: skip
 """What each does to a workload of a queue. `may`: by the class chosen."""
 CLASS, NONE = "fairway.dev/priority-class", "none"
+MOST_FORESEEN, MOST_LINES = 4, 20
+"""Workloads of which it is worked out what would be decided, and that have a line of their own in a dialog."""
 Foresee = Callable[[Client, str, Mapping[str, str]], Awaitable[dict[str, Any]]]
 """See submit.Desk.foreseen."""
 
@@ -102,25 +104,28 @@ async def dialog(world: World, sight: Sight, asked: Mapping[str, Any], foresee: 
     is_never = ("" if value == NONE else value) in non_preempting(world.priorities)
     says = ACTIONS.get(action, "").format(queue=where, may="does not" if is_never else "may")
     facts = {"action": action, "them": them, "says": says, "choices": choices, "value": value, "foreseen": None,
+             "foreseeable": MOST_FORESEEN if foresee else 0,
              "line": lines(them, action, value) if them else ""}  # fmt: skip
     decided = [it for it in them if it.state in ("waiting", *HOLDS[:3])] if foresee and choices else []
-    facts["is_open"] = len(decided) == len(them) == 1
+    facts["is_open"] = 0 < len(decided) == len(them) <= MOST_FORESEEN
     if foresee and facts["is_open"] and asked.get("isForeseen"):
         change = {"queue": value} if action == "queue" else {"priority_class_name": "" if value == NONE else value}
-        facts["foreseen"] = await foresee(world.client, them[0].key, change)
+        facts["foreseen"] = {it.key: await foresee(world.client, it.key, change) for it in them}
     stopped = [it for it in them if it.state in (*HOLDS[:3], "paused")] if action in ("suspend", "cancel") else []
     return fragment("dialog", facts | _losses(stopped, world.client.clock.now()) | {
-        "is_idle": all(it.state in ("waiting", "suspended") for it in them),
+        "named": them[:MOST_LINES], "is_idle": all(it.state in ("waiting", "suspended") for it in them),
         "is_over": all(it.state in OVER for it in them),
     })  # fmt: skip
 
 
 def _losses(them: Sequence[Workload], now: float) -> dict[str, Any]:
-    """GPUs and GPU-hours of work that stopping these now would lose, and since when."""
-    runs = [(it, max(start, it.saved or 0.0), end) for it in them for start, end in _runs(it, now)]
-    hours = sum((it.held or it.asked) * max(0.0, end - start) / 3600 for it, start, end in runs)
-    return {"held": sum(it.held for it in them), "lost": hours, "stopped": them,
-            "since": min((start for _, start, _ in runs), default=now), "is_saved": all(it.saved for it in them),
+    """GPUs and GPU-hours of work that stopping these now would lose, and since when; of each by its key, and of all."""
+    runs = {it.key: [(max(start, it.saved or 0.0), end) for start, end in _runs(it, now)] for it in them}
+    hours = {it.key: (it.held or it.asked) * sum(max(0.0, end - start) for start, end in runs[it.key]) / 3600
+             for it in them}  # fmt: skip
+    since = {key: min((start for start, _ in own), default=now) for key, own in runs.items()}
+    return {"held": sum(it.held for it in them), "lost": sum(hours.values()), "stopped": them, "losses": hours,
+            "sinces": since, "since": min(since.values(), default=now), "is_saved": all(it.saved for it in them),
             "is_frozen": all(it.state == "paused" for it in them)}  # fmt: skip
 
 
