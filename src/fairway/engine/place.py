@@ -284,7 +284,8 @@ def _batched(draft: Draft, tree: DomainTree, part: Part) -> list[Piece] | None:
     wish = linear(draft.snapshot, part.shape, 1.0).base
     wanted = _wanted(draft, part, _room(draft, part))
     fill = Filling(draft, part).fill
-    return lay(tree, wanted._replace(fill=fill, wish=wish if np.ptp(wish) else None, is_flat=is_flat))
+    split = len(tree.levels) if is_flat else -1
+    return lay(tree, wanted._replace(fill=fill, wish=wish if np.ptp(wish) else None, split=split))
 
 
 def _wanted(draft: Draft, part: Part, pods: Counts) -> Wanted:
