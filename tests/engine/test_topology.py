@@ -152,6 +152,12 @@ def test_an_elastic_podset_of_one_pod_at_least_prefers_the_rack_that_holds_its_w
         assert found == " ".join(["b0", "b1", "b2"][:count])
 
 
+def test_podsets_that_need_no_pod_are_placed_without_one_whatever_binds_them_together():
+    lean = tuple(PodSet(name, 2, 0, pod(gpus=4)) for name in ("main", "more"))
+    thing = job("g", podsets=lean, topology=within(RACK))
+    assert place(draft_of(thing, *racks(1), levels=[RACK]), Ask(thing, (0, 0)), "default") == ()
+
+
 def test_small_pods_go_to_the_tightest_domain_before_the_fullest_node():
     nodes = [*racks(3), host("b0", 4, rack="b")]
     used = runs(job("r", gpus=3), "a0", devices=((0, 1, 2),))

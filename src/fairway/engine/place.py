@@ -132,7 +132,7 @@ def place_gang(draft: Draft, ask: Ask, pool: str) -> Placements | None:
     anchors = _anchors(snapshot, ask)
     if len(parts) == 1 and parts[0].topology == ANYWHERE:
         parts, wide = [parts[0]._replace(topology=wide, anchors=anchors)], ANYWHERE
-    if wide == ANYWHERE:
+    if wide == ANYWHERE or not parts:
         return _together(draft, tree, parts)
     size, whole = sum(part.size for part in parts), sum(part.podset.count for part in parts)
     wide = replace(wide, segments=())
