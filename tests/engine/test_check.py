@@ -98,6 +98,12 @@ def test_every_podset_has_its_part() -> None:
     assert ("a", "Gang") in faults(of(both), Admit("ns/a", Admission("default", twice)))
 
 
+def test_a_gang_of_podsets_that_need_no_pod_may_start_without_any() -> None:
+    lean = work(least=0)
+    both = replace(lean, podsets=(*lean.podsets, replace(lean.podsets[0], name="more")))
+    assert faults(of(both), Admit("ns/a", Admission("default", ()))) == set()
+
+
 # Nodes and pools
 
 

@@ -140,6 +140,24 @@ def test_fewer_racks_come_before_fewer_nodes():
     assert placed(gang(4, 1, topology=within(preferred=RACK)), *nodes, levels=[RACK, HOST]) == "y0 y1 y2 y3"
 
 
+def test_a_preference_that_splits_a_gang_takes_the_fewest_racks_of_any_zones():
+    nodes = [host("n1", 2, zone="x", rack="a"), host("n2", 1, zone="x", rack="b"), host("n3", 3, zone="y", rack="a")]
+    assert placed(gang(4, 1, topology=within(preferred=RACK)), *nodes, levels=LEVELS) == "n2 n3*3"
+
+
+def test_an_elastic_podset_of_one_pod_at_least_prefers_the_rack_that_holds_its_whole_count():
+    elastic = job("g", podsets=(PodSet("main", 3, 1, pod(gpus=4), within(preferred=RACK)),))
+    for count in (1, 3):
+        found = placed(elastic, *racks(1, 3), levels=[RACK], counts=(count,))
+        assert found == " ".join(["b0", "b1", "b2"][:count])
+
+
+def test_podsets_that_need_no_pod_are_placed_without_one_whatever_binds_them_together():
+    lean = tuple(PodSet(name, 2, 0, pod(gpus=4)) for name in ("main", "more"))
+    thing = job("g", podsets=lean, topology=within(RACK))
+    assert place(draft_of(thing, *racks(1), levels=[RACK]), Ask(thing, (0, 0)), "default") == ()
+
+
 def test_small_pods_go_to_the_tightest_domain_before_the_fullest_node():
     nodes = [*racks(3), host("b0", 4, rack="b")]
     used = runs(job("r", gpus=3), "a0", devices=((0, 1, 2),))

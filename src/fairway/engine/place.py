@@ -132,7 +132,7 @@ def place_gang(draft: Draft, ask: Ask, pool: str) -> Placements | None:
     anchors = _anchors(snapshot, ask)
     if len(parts) == 1 and parts[0].topology == ANYWHERE:
         parts, wide = [parts[0]._replace(topology=wide, anchors=anchors)], ANYWHERE
-    if wide == ANYWHERE:
+    if wide == ANYWHERE or not parts:
         return _together(draft, tree, parts)
     size, whole = sum(part.size for part in parts), sum(part.podset.count for part in parts)
     wide = replace(wide, segments=())
@@ -284,7 +284,8 @@ def _batched(draft: Draft, tree: DomainTree, part: Part) -> list[Piece] | None:
     wish = linear(draft.snapshot, part.shape, 1.0).base
     wanted = _wanted(draft, part, _room(draft, part))
     fill = Filling(draft, part).fill
-    return lay(tree, wanted._replace(fill=fill, wish=wish if np.ptp(wish) else None, is_flat=is_flat))
+    split = len(tree.levels) if is_flat else -1
+    return lay(tree, wanted._replace(fill=fill, wish=wish if np.ptp(wish) else None, split=split))
 
 
 def _wanted(draft: Draft, part: Part, pods: Counts) -> Wanted:

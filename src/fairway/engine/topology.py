@@ -42,8 +42,8 @@ class DomainTree(NamedTuple):
 class Wanted(NamedTuple):
     """What is to be laid out: so many pods, `room[node]` for them, `free[node]` of what packing looks at, how to fill
     nodes of one narrowest domain. `anchors`: the row of each pod that stands already, in rank order; `wish`:
-    float64[node], what the user likes, before tightness; `is_flat`: nodes of the starting domain are filled as if it
-    were the narrowest. `whole`: how many pods an elastic podset would have."""
+    float64[node], what the user likes, before tightness; `split`: the level at which the starting domain is divided
+    first, -1 for the next below it. `whole`: how many pods an elastic podset would have."""
 
     size: int
     topology: Topology
@@ -52,7 +52,7 @@ class Wanted(NamedTuple):
     fill: Fill = lambda rows, rooms, count: []  # enough to ask where to start
     anchors: Rows | None = None
     wish: Values | None = None
-    is_flat: bool = False
+    split: int = -1
     whole: int = 0
 
 
@@ -118,7 +118,7 @@ def lay(tree: DomainTree, wanted: Wanted) -> list[Piece] | None:
     plain = wanted.topology if whole.size else replace(wanted.topology, segments=())  # less than one is no whole one
     domains = domains_of(tree, wanted._replace(topology=plain))
     for level, domain in starts(domains, whole):
-        pieces = _descend(domains, whole, (level, domain), whole.size)
+        pieces = _over_fewest(domains, whole, (level, domain))
         if not rest:
             return pieces
         inside = wanted.room if level < 0 else np.where(tree.codes[level] == domain, wanted.room, 0)
@@ -177,7 +177,7 @@ def starts(domains: Domains, wanted: Wanted) -> Iterator[tuple[int, int]]:
     has what it prefers anywhere, and is packed like one that asks for nothing."""
     tree, topology = domains.tree, wanted.topology
     required, preferred = (tree.levels.index(one) if one else -1 for one in (topology.required, topology.preferred))
-    if wanted.size == 1 and wanted.anchors is None:
+    if max(wanted.size, wanted.whole) == 1 and wanted.anchors is None:
         preferred = required
     for level in range(max(required, preferred), max(required, 0) - 1, -1):
         fits = tree.is_named[level] & (domains.rooms[level] >= max(wanted.size, 1))
@@ -197,16 +197,27 @@ def _tightest_first(domains: Domains, level: int, ids: Rows) -> Rows:
     return np.lexsort((free, rooms) if domains.wishes is None else (free, rooms, -domains.wishes[level][ids]))
 
 
+def _over_fewest(domains: Domains, wanted: Wanted, start: tuple[int, int]) -> list[Piece]:
+    """Level by level; where the preferred level is further down and that makes fewer of its domains, divided there."""
+    levels, topology = domains.tree.levels, wanted.topology
+    pieces = _descend(domains, wanted, start, wanted.size)
+    preferred = levels.index(topology.preferred) if topology.preferred and not topology.segments else -1
+    if wanted.size == 1 or wanted.split >= preferred or preferred <= start[0] + 1:
+        return pieces
+    at_once = _descend(domains, wanted._replace(split=preferred), start, wanted.size)
+    codes = domains.tree.codes[preferred]
+    return min(pieces, at_once, key=lambda found: len({codes[row] for row, _ in found}))
+
+
 def _descend(domains: Domains, wanted: Wanted, start: tuple[int, int], count: int) -> list[Piece]:
     """Lay so many pods in a domain that holds them: in one child where one does, else over the fewest."""
     tree, below, domain = domains.tree, start[0] + 1, start[1]
     low, high = tree.first[below][domain], tree.first[below][domain + 1]
     if not count:
         return []
-    if wanted.is_flat:
-        while below < len(tree.levels):
-            below += 1
-            low, high = tree.first[below][low], tree.first[below][high]
+    while below < wanted.split:
+        below += 1
+        low, high = tree.first[below][low], tree.first[below][high]
     if below == len(tree.levels):
         rows = tree.rows[low:high]
         return wanted.fill(rows, wanted.room[rows], count)

@@ -74,7 +74,7 @@ class Layout:
         entries, row_of, kind_of = list[int](), self.snapshot.row_of, dict[tuple[int, str], int]()
         for form, item in enumerate(self.forms):
             podsets, placements, pool = item[0].podsets, item[1].podsets, item[1].pool
-            if len(podsets) + len(placements) != 2 or podsets[0].name != placements[0].name:
+            if not len(podsets) == len(placements) == 1 or podsets[0].name != placements[0].name:
                 by_name = {one.name: one for one in podsets}
                 names, least = [one.name for one in placements], {one.name for one in podsets if one.min_count}
                 if len(names) > len(set(names)) or not least <= set(names) <= by_name.keys():
