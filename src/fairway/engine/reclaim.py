@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .candidates import Candidate, CandidateSet, CandidateSets, find_new_place
+from .candidates import Candidate, CandidateSet, CandidateSets, find_new_place, without
 from .cycle import Attempt, Cycle
 from .draft import Draft
 from .eligibility import over_guaranteed
@@ -117,11 +117,14 @@ def _stuck(search: Search) -> set[str]:
 
 def _admission(search: Search, bounds: Callable[[Account], Demand]) -> Admission | None:
     """Start it in the room of as few victims as it takes, moving those that fit elsewhere."""
-    if not search.unlock() or not search.unlock(bounds) or (placed := _placed(search)) is None:
+    if not search.unlock() or not search.unlock(bounds):
+        return None
+    is_freed = bool(search.taken)  # by a bound: their room may make other victims needless
+    if (placed := _placed(search)) is None:
         return None
     admission = Admission(search.candidates.pool, placed)
     search.cycle.draft.start(search.workload, admission)
-    _fill_back(search)
+    _fill_back(search, is_freed=is_freed)
     if not _are_due(search):
         return None
     _move(search)
@@ -147,19 +150,44 @@ def _found(search: Search, allowed: Mask | None = None) -> Placements | None:
         return place(cycle.draft.ahead(), ask, search.candidates.pool)
 
 
-def _fill_back(search: Search) -> None:
-    """Spare victims, the dearest first, without which limits are kept, and the gang has this or another place."""
+def _fill_back(search: Search, *, is_freed: bool) -> None:
+    """Spare victims, the dearest first, without which limits are kept, and the gang has this or another place; of those
+    that must give room, the core, where their surplus is enough."""
     draft, is_wide = search.cycle.draft, sum(search.cycle.least(search.workload)) > 1
-    tries = MOST_SPARED if is_wide or search.cycle.snapshot.is_social else 0
-    for candidate in reversed(search.candidates.in_order(search.taken)):
-        is_part_of_core = candidate.pod is not None and draft.running[candidate.key].is_leaving
-        has_room = not is_part_of_core and has_room_beside(search, candidate)
-        if is_part_of_core or not (has_room or tries):
-            continue
-        may_stay = has_room and not search.cycle.snapshot.is_social  # else what remains is a neighbour
-        if spares(search, candidate, stays=may_stay):
+    is_social = search.cycle.snapshot.is_social
+    tries, line = MOST_SPARED if is_wide or is_social or is_freed else 0, search.candidates.in_order(search.taken)
+    while line:
+        candidate = line.pop()
+        if candidate.pod is not None and draft.running[candidate.key].is_leaving:
+            continue  # a part of its core
+        has_room = has_room_beside(search, candidate)
+        may_stay = has_room and not is_social  # else what remains is a neighbour
+        if (has_room or tries) and spares(search, candidate, stays=may_stay):
             search.taken.remove(candidate)
-        tries -= not has_room
+        elif candidate.pod is None and not candidate.victim.lost and not is_social:
+            line[:0] = _shrink(search, candidate)
+        tries = max(0, tries - (not has_room))
+
+
+def _shrink(search: Search, candidate: Candidate) -> list[Candidate]:
+    """Take the surplus of a victim in place of all of it, if that makes room enough; the pods that go then."""
+    cycle, victim, taken = search.cycle, candidate.victim, search.taken
+    pods = [pod for name, those in victim.pods.items() for pod in those[-victim.surplus[name] :]]
+    core = without(victim.one.admission, {pod.pod for pod in pods if pod.pod})
+    kept, ahead = cycle.draft.holdings(victim.one.workload.podsets, core), cycle.draft.ahead()
+    is_move = search.candidates.rule.cause is Cause.CONSOLIDATED
+    if is_move or not pods or not all(ahead.has_room(row, amounts) for row, amounts in kept.items()):
+        return []
+    taken.remove(candidate)
+    candidate.take(cycle, back=True)
+    begun = len(taken)
+    if search.take(pods) and is_fair(search) and not is_over_limit(search.workload, search.candidates.pool, cycle):
+        return search.candidates.in_order(pods)
+    for pod in taken[begun:]:
+        pod.take(cycle, back=True)
+    taken[begun:] = [candidate]
+    candidate.take(cycle)
+    return []
 
 
 def spares(search: Search, candidate: Candidate, *, stays: bool) -> bool:
@@ -218,19 +246,20 @@ def _move(search: Search) -> None:
     """A victim that fits elsewhere goes there; equivalents are not tried twice. A workload that is the first of its
     kind would have to stand beside those of its kind that move, and one that spreads would have to count them. What
     Keeps leave is left to each after the workload and the victims before it."""
-    cycle, hopeless = search.cycle, search.cycle.hopeless
+    cycle, hopeless, rule = search.cycle, search.cycle.hopeless, search.candidates.rule
     cycle.timeline.stay(search.workload, cycle.draft.started[search.workload.key][1])
     looks = any(bound_to_itself(podset.pod) or podset.pod.spread for podset in search.workload.podsets)
     for candidate in reversed(search.candidates.in_order(search.taken)):
         one = candidate.victim.one
         if candidate.pod is None and id(one.workload.podsets) not in hopeless:
             with cycle.draft.trial() as trial:
-                found = find_new_place(one, cycle, is_whole=search.candidates.rule.cause is Cause.CONSOLIDATED)
+                found = find_new_place(one, cycle, is_whole=rule.cause is Cause.CONSOLIDATED)
                 if found is not None:
                     cycle.draft.move(candidate.key, found)
                     cycle.timeline.stay(one.workload, found)
-                    both = (one.workload, found.pool), (search.workload, search.candidates.pool)
-                    is_over = any(is_over_limit(*each, cycle) for each in both)
+                    own = search.workload, search.candidates.pool
+                    is_over = any(is_over_limit(*each, cycle) for each in ((one.workload, found.pool), own))
+                    is_over |= rule.is_mixed and over_share(*own, cycle, has_started=True) is not None
                     if not is_over and (not looks or _still_stands(search)):
                         trial.keep()
                         continue
