@@ -13,6 +13,7 @@ from typing import Any
 
 from fairway.api.objects import ACTIVE, PAUSED, QUEUE
 from fairway.api.queues import non_preempting
+from fairway.api.workloads import unsaved
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import WORKLOADS, Kind, Ref, ref
 
@@ -117,11 +118,12 @@ async def dialog(world: World, sight: Sight, asked: Mapping[str, Any], foresee: 
 
 def _losses(them: Sequence[Workload], now: float) -> dict[str, Any]:
     """GPUs and GPU-hours of work that stopping these now would lose, and since when."""
-    runs = [(it, max(start, it.saved or 0.0), end) for it in them for start, end in _runs(it, now)]
+    runs = [(it, unsaved(start, end, it.saved, it.saves), end) for it in them for start, end in _runs(it, now)]
     hours = sum((it.held or it.asked) * max(0.0, end - start) / 3600 for it, start, end in runs)
     return {"held": sum(it.held for it in them), "lost": hours, "stopped": them,
-            "since": min((start for _, start, _ in runs), default=now), "is_saved": all(it.saved for it in them),
-            "is_frozen": all(it.state == "paused" for it in them)}  # fmt: skip
+            "since": min((start for _, start, _ in runs), default=now),
+            "is_frozen": all(it.state == "paused" for it in them),
+            "is_saved": all(it.saved or it.saves for it in them)}  # fmt: skip
 
 
 def _runs(it: Workload, now: float) -> list[tuple[float, float]]:
