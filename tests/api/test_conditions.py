@@ -296,13 +296,14 @@ def test_capacity_held_for_another_names_it_and_since_when():
 
 def test_what_protects_others_is_told_with_their_names_and_its_end():
     shields = (("minRuntime", ("ns/a",), 60.0), ("maxEvictions", ("ns/a", "ns/b"), 120.0), ("pair", ("ns/b",), None),
-               ("priority", ("ns/a",), None), ("guaranteed", ("ns/a", "ns/b"), None))
+               ("priority", ("ns/a",), None), ("guaranteed", ("ns/a", "ns/b"), None), ("preemptionPolicy", (), None))
     assert said(Reason.NO_ROOM, shields=shields).split("; ")[1:] == [
         "minRuntime protects a until 1970-01-01T00:01:00Z",
         "maxEvictions protects a and b, the first until 1970-01-01T00:02:00Z",
         "b is protected, evicted for it less than an hour ago",
         "a is of no lower priority, so it preempts nothing there",
         "a and b are within a guarantee, so it reclaims nothing there",
+        "it preempts nothing: the preemptionPolicy of its PriorityClass is Never",
     ]
 
 

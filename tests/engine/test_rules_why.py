@@ -210,3 +210,10 @@ def test_a_selector_of_pools_is_no_reason_of_its_own() -> None:
     """No node of the pool: it never fits there, and says so."""
     none = Pool("default", (Expression("pool", "In", ("none",)),))
     meets([none, node("n", 4), queue("q"), job("w", gpus=1)], {"w": "NeverFits"})
+
+
+def test_what_never_preempts_is_told_so_where_a_lower_priority_of_its_queue_runs() -> None:
+    never, low = (("preemptionPolicy", (), None),), runs(job("low", gpus=2), "n")
+    for preempts, priority, said in ((False, 1, never), (False, 0, ()), (True, 0, ())):
+        waits = job("w", gpus=2, priority=priority, preempts=preempts)
+        assert facts(node("n", 2), queue("q"), low, waits).shields == said

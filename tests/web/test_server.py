@@ -216,7 +216,8 @@ async def test_cancelling_what_is_paused_loses_what_it_did_before_each_pause_sin
     history = [{"time": times[2 * at + 1], "began": times[2 * at], "reason": "Suspended"} | how[at] for at in range(3)]
     paused = {"phase": "Paused", "reason": "Suspended", "position": 0, "evictionHistory": history}
     saved = {"lastCheckpoint": time_text(time.time() - 3600 * 4.5)}
-    them = [workload(f"nlp/job-{it}", "nlp", 2, spec=spec, status=paused) for it, spec in (("a", {}), ("b", saved))]
+    specs = ("a", {}), ("b", saved), ("c", {"checkpointInterval": "30m"})
+    them = [workload(f"nlp/job-{it}", "nlp", 2, spec=spec, status=paused) for it, spec in specs]
     said = []
     async with board(queue("nlp"), *them) as shown:
         await shown.page("/now")
@@ -228,6 +229,7 @@ async def test_cancelling_what_is_paused_loses_what_it_did_before_each_pause_sin
     lost = "Lost: its frozen processes, and up to"
     assert f"{lost} 4 GPU-hours of work since {times[2]}, less what it saves when it gets its signal." in said[0]
     assert f"{lost} 1 GPU-hours of work since {saved['lastCheckpoint']}." in said[1]
+    assert f"{lost} 2 GPU-hours of work since" in said[2]
 
 
 async def test_what_several_would_lose_is_said_of_each_and_of_all() -> None:

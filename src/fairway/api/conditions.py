@@ -135,6 +135,7 @@ def protections(facts: Facts, workload: Workload, queues: Queues) -> list[str]:
         found.append(
             {
                 "evictionBudget": f"the evictionBudget of the pool is used up{ends}",
+                "preemptionPolicy": "it preempts nothing: the preemptionPolicy of its PriorityClass is Never",
                 "preemptible: false": f"{whom} {are} not preemptible",
                 "priority": f"{whom} {are} of no lower priority, so it preempts nothing there",
                 "guaranteed": f"{whom} {are} within a guarantee, so it reclaims nothing there",

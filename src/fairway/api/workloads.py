@@ -312,6 +312,11 @@ def gpus_held(said: types.WorkloadObject, value: engine.Workload, holds: engine.
     return gpus_of(value.podsets, counts_of(value.podsets, holds), gpu_memory_of(said))
 
 
+def unsaved(start: float, end: float, saved: float | None, every: float | None) -> float:
+    """Since when work is lost, at most, that stops at `end`: its start, its last checkpoint or `every` seconds ago."""
+    return max(start, saved or 0.0, end - every if every else 0.0)
+
+
 def gpu_memory_of(said: types.WorkloadObject) -> int:
     """Bytes of a GPU of its pool as it was admitted, 0 if unknown."""
     return said.status.admission.gpu_memory if said.status.admission else 0

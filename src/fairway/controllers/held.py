@@ -11,7 +11,7 @@ from fairway.api.objects import NodeObject, PodObject
 from fairway.api.pods import is_lost
 from fairway.api.quantities import duration, time
 from fairway.api.types import WorkloadObject, WorkloadStatus
-from fairway.api.workloads import Reading, gpu_memory_of, pods_of, podsets_of, workload
+from fairway.api.workloads import Reading, gpu_memory_of, pods_of, podsets_of, unsaved, workload
 from fairway.engine import DEVICE, GPU, Cause, Eviction, Running, Workload, counted, counts_of
 
 from . import status as life
@@ -46,12 +46,9 @@ def gpus_of(said: WorkloadObject) -> float:
 
 def lost_work(seen: WorkloadObject, now: float) -> float:
     """GPU-seconds since the last checkpoint, or since it started."""
+    saved, every = seen.spec.last_checkpoint, seen.spec.checkpoint_interval
     start = since(seen.status, "Admitted") or now
-    if seen.spec.last_checkpoint:
-        start = max(start, time(seen.spec.last_checkpoint))
-    lost = now - start
-    if seen.spec.checkpoint_interval:
-        lost = min(lost, duration(seen.spec.checkpoint_interval))
+    lost = now - unsaved(start, now, time(saved) if saved else None, duration(every) if every else None)
     return max(0.0, lost) * gpus_of(seen)
 
 

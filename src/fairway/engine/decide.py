@@ -18,7 +18,7 @@ from .candidates import CandidateSets
 from .cycle import Attempt, Cycle
 from .elastic import grow
 from .eligibility import commitments, delay, over_guaranteed, over_limit, refusal
-from .eviction_rules import full_bucket, over_share, rules_for
+from .eviction_rules import full_bucket, is_above, over_share, rules_for
 from .explain import census, explain, may_fit, open_to
 from .lifecycle import release, replace_lost
 from .model import CPU, GPU, Workload
@@ -242,6 +242,8 @@ def _room_for(workload: Workload, pools: tuple[str, ...], cycle: Cycle) -> Why:
 def shields(attempt: Attempt, cycle: Cycle) -> tuple[tuple[str, tuple[str, ...], float | None], ...]:
     """What keeps it from evicting: the setting, the workloads that it protects, if any, and when the first ends."""
     workload, found = attempt.workload, dict[str, dict[str, float | None]]()
+    if cycle.policy.makes_room and not workload.preempts and is_above(workload, cycle):
+        found["preemptionPolicy"] = {}
     for pool in attempt.pools:
         for rule in rules_for(workload, pool, cycle):
             candidates = cycle.memo.of(CandidateSets).get((rule.cause, rule.equivalence, pool))

@@ -73,8 +73,7 @@ def rules_for(workload: Workload, pool: str, cycle: Cycle) -> list[EvictionRule]
         return found
     if workload.preemptible and cycle.consolidates(workload.queue):
         found.append(_move(cycle))
-    is_above = workload.preempts and cycle.lowest.get(workload.queue, inf) < workload.priority
-    preempt = [_preempt(workload, pool, cycle)] if is_above else []
+    preempt = [_preempt(workload, pool, cycle)] if workload.preempts and is_above(workload, cycle) else []
     if not cycle.accounts(workload, pool):
         return [*found, *preempt]
     is_entitled = over_share(workload, pool, cycle) is None
@@ -85,6 +84,11 @@ def rules_for(workload: Workload, pool: str, cycle: Cycle) -> list[EvictionRule]
     reclaim = known.get(key) or known.setdefault(key, _reclaim(workload, pool, cycle, is_within=is_within))
     both = [_both(one, reclaim, lambda: not over_share(workload, pool, cycle)) for one in preempt]
     return [*found, *([reclaim] if is_entitled else ()), *preempt, *both]
+
+
+def is_above(workload: Workload, cycle: Cycle) -> bool:
+    """Whether something of its queue runs at a lower priority."""
+    return cycle.lowest.get(workload.queue, inf) < workload.priority
 
 
 def _take_back(workload: Workload, cycle: Cycle) -> EvictionRule:

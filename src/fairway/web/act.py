@@ -13,6 +13,7 @@ from typing import Any
 
 from fairway.api.objects import ACTIVE, PAUSED, QUEUE
 from fairway.api.queues import non_preempting
+from fairway.api.workloads import unsaved
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import WORKLOADS, Kind, Ref, ref
 
@@ -120,13 +121,14 @@ async def dialog(world: World, sight: Sight, asked: Mapping[str, Any], foresee: 
 
 def _losses(them: Sequence[Workload], now: float) -> dict[str, Any]:
     """GPUs and GPU-hours of work that stopping these now would lose, and since when; of each by its key, and of all."""
-    runs = {it.key: [(max(start, it.saved or 0.0), end) for start, end in _runs(it, now)] for it in them}
+    runs = {it.key: [(unsaved(start, end, it.saved, it.saves), end) for start, end in _runs(it, now)] for it in them}
     hours = {it.key: (it.held or it.asked) * sum(max(0.0, end - start) for start, end in runs[it.key]) / 3600
              for it in them}  # fmt: skip
     since = {key: min((start for start, _ in own), default=now) for key, own in runs.items()}
     return {"held": sum(it.held for it in them), "lost": sum(hours.values()), "stopped": them, "losses": hours,
-            "sinces": since, "since": min(since.values(), default=now), "is_saved": all(it.saved for it in them),
-            "is_frozen": all(it.state == "paused" for it in them)}  # fmt: skip
+            "sinces": since, "since": min(since.values(), default=now),
+            "is_frozen": all(it.state == "paused" for it in them),
+            "is_saved": all(it.saved or it.saves for it in them)}  # fmt: skip
 
 
 def _runs(it: Workload, now: float) -> list[tuple[float, float]]:

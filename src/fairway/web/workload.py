@@ -68,7 +68,8 @@ class Workload:
     `owners`: group and version, kind and name of the objects that the user made. `podsets`: name, pods, GPUs of each.
     `groups`: by which runs alike are known. `kept`: from when on room is kept for it. `counted`: until when
     `attained` counts. `selects`: of which one a node's labels must satisfy, empty for any; `pools`: those that it
-    names; `pool`: the one in which it was admitted. `gone`: by when it has stopped, where it is to stop."""
+    names; `pool`: the one in which it was admitted. `saved`: its last checkpoint; `saves`: seconds between two.
+    `gone`: by when it has stopped, where it is to stop."""
 
     key: str
     name: str
@@ -88,6 +89,7 @@ class Workload:
     limit: float | None = None
     expected: float | None = None
     saved: float | None = None
+    saves: float | None = None
     asked: float = 0.0
     attempt: int = 0
     attained: float = 0.0
@@ -154,6 +156,7 @@ def workload(said: types.WorkloadObject) -> Workload:
         forecast=(moment(forecast.p50), moment(forecast.p90), forecast.rough),
         began=_turned(said, "Admitted"), ended=_turned(said, "Finished"),
         limit=_seconds(spec.time_limit), expected=_seconds(spec.expected_runtime), saved=moment(spec.last_checkpoint),
+        saves=_seconds(spec.checkpoint_interval),
         asked=sum(it.count * each.get(it.name, 0.0) for it in spec.pod_sets),
         attempt=status.attempt, attained=status.attained,
         counted=moment(status.served.until) if status.served else None,
