@@ -766,3 +766,95 @@ async def test_a_map_of_many_nodes_is_walked_by_keyboard_and_follows_changes() -
         await page.wait_for_url("**/now?q=m00")
         await page.wait_for_selector("#map", state="detached")
         assert await page.locator("article.node").count() == 1 and page.faults == []
+
+
+async def test_a_right_that_is_revoked_takes_its_rows_away_and_a_banner_says_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fairway.web.access.FRESH_SECONDS", 0.1)
+    allowed = {"nlp", "vision"}
+    users = {"users": ("ann",), "allows": lambda user, resource, space: space in allowed}
+    late = workload("nlp/job-late", "nlp", 8, status=WAITS)
+    async with board(*THINGS, late, **users) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/waiting")
+        await page.evaluate("location.hash = 'token=ann'")
+        await page.wait_for_function("() => sessionStorage.getItem(KEY) === 'ann' && last")
+        await page.wait_for_selector("tr[data-key='vision/job-wait-1']")
+        allowed.remove("vision")
+        await page.wait_for_selector("#banner:has-text('you may no longer list workloads of namespace vision')")
+        await page.wait_for_selector("tr[data-key='vision/job-wait-1']", state="detached")
+        assert await page.locator("tr[data-key='nlp/job-late']").count() == 1
+        await page.keyboard.press("2")
+        await page.wait_for_selector("#banner", state="hidden")
+
+
+SILENT = """
+const real = fetch;
+window.isSilent = false;
+window.fetch = async (...asked) => {
+    const answer = await real(...asked);
+    const drop = {transform: (part, out) => { if (!isSilent) out.enqueue(part); }};
+    return new Response(answer.body.pipeThrough(new TransformStream(drop)), answer);
+};
+"""
+"""A stream that stays open and brings nothing while `isSilent`."""
+
+
+async def test_a_stream_that_is_silent_for_ten_seconds_leaves_a_banner_and_no_actions_until_it_is_heard() -> None:
+    async with board(*THINGS) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/workload/nlp/job-train", script=SILENT)
+        cancel = page.locator("button[data-act=cancel]")
+        await page.evaluate("isSilent = true")
+        assert await cancel.is_enabled() and await page.locator("#banner").is_hidden()
+        began = time.monotonic()
+        await page.wait_for_selector("#banner:has-text('nothing was heard from the dashboard')")
+        assert 6 < time.monotonic() - began < 20 and await cancel.is_disabled()
+        await page.evaluate("isSilent = false")
+        await page.wait_for_selector("#banner", state="hidden")
+        assert await cancel.is_enabled()
+
+
+async def test_a_selection_survives_changes_around_it_and_in_its_row() -> None:
+    async with board(*THINGS) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/waiting")
+        await page.evaluate("""() => getSelection().selectAllChildren(
+            document.querySelector("tr[data-key='vision/job-wait-3'] a"))""")
+        for at in (2, 3):
+            said = WAITS | {"position": at, "message": f"news {at}"}
+            await shown.put(workload(f"vision/job-wait-{at}", "vision", 8, status=said))
+            await page.wait_for_selector(f"tr:has-text('news {at}')")
+        assert await page.evaluate("getSelection().toString()") == "wait-3"
+
+
+@pytest.mark.parametrize("view, first, then", [
+    ("/queues", "vision", "/now?queue=vision"), ("/timeline", "train", "/workload/nlp/job-train"),
+    ("/operations", "n2", "/now?q=n2"),
+])  # fmt: skip
+async def test_what_a_view_leads_to_is_reached_by_keyboard_and_stays_focused_through_a_change(
+    view: str, first: str, then: str
+) -> None:
+    async with board(*THINGS) as shown, browser() as chrome:
+        page = await opened(shown, chrome, view)
+        await page.wait_for_selector(f"main a:has-text('{first}')")
+        await reach(page, first)
+        await shown.put(workload("vision/job-wait-9", "vision", 2, status=WAITS | {"position": 9}))
+        await page.wait_for_function("number => last !== number", arg=await page.evaluate("last"))
+        assert (await page.evaluate("document.activeElement.innerText")).strip() == first
+        await page.keyboard.press("Enter")
+        await page.wait_for_url(f"**{then}")
+        await page.wait_for_selector("#as-of:has-text('as of')")
+        assert page.faults == []
+
+
+async def test_an_address_with_its_time_shows_the_same_span_later() -> None:
+    async with board(*THINGS) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/timeline?by=node")
+        await page.locator("a:has-text('keep this time')").click()
+        await page.wait_for_selector("h1:has-text(' – ')")
+        assert "since=" in page.url and "until=" in page.url and "by=node" in page.url
+        other = await opened(shown, chrome, page.url.removeprefix(shown.address))
+        ticks = "[...document.querySelectorAll('.times text')].map(it => it.dataset.time)"
+        assert await page.evaluate(ticks) == await other.evaluate(ticks) != []
+        await other.locator("a:has-text('back to now')").click()
+        await other.wait_for_selector("a:has-text('keep this time')")
+        assert other.url.endswith("/timeline?by=node")

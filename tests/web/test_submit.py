@@ -51,7 +51,7 @@ def test_a_trial_without_a_forecast_says_from_when_room_is_kept() -> None:
     answer = {"verdict": "Wait", "reason": "NoRoom", "message": "needs 8 GPUs", "startsAt": "2026-11-25T20:26:00Z"}
     answer |= dict.fromkeys(("forecast", "sooner", "wouldEvict", "wouldShrink"))
     html = fragment("tried", {"told": [{"name": "job/a", "answer": answer}], "is_trial": True})
-    assert "about <time" in html and "no start is in sight" not in html
+    assert "about <time" in html and "No start is in sight" not in html
     answer["forecast"] = {"p50": "2026-11-25T19:00:00Z", "p90": "2026-11-25T19:30:00Z", "rough": False}
     html = fragment("tried", {"told": [{"name": "job/a", "answer": answer}], "is_trial": True})
     assert '19:30:00Z</time>, else about <time datetime="2026-11-25T20:26:00Z">' in html

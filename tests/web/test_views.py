@@ -812,3 +812,24 @@ async def test_a_lease_without_a_spec_is_held_by_no_controller() -> None:
     async with board(node("n1"), bare) as shown:
         page = await shown.page("/now")
     assert "no controller holds the lease" in page
+
+
+async def test_a_time_in_the_address_is_absolute_and_what_lies_beyond_it_has_no_line() -> None:
+    began = time.time() - 600
+    ended = {"phase": "Succeeded", "conditions": [
+        {"type": kind, "status": "True", "reason": "x", "message": "", "lastTransitionTime": time_text(began - back)}
+        for kind, back in (("Admitted", 7200), ("Finished", 3600))]}  # fmt: skip
+    old, runs = workload("nlp/job-old", "nlp", 1, status=ended), workload("nlp/job-new", "nlp", 1, at="n1[0]")
+    async with board(node("n1"), queue("nlp"), old, runs) as shown:
+        def span(since: float, until: float) -> str:
+            return f"since={time_text(int(began + since))}&until={time_text(int(began + until))}"
+
+        before = await shown.page(f"/timeline?{span(-5400, -1800)}")
+        after = await shown.page(f"/timeline?{span(-60, 3600)}")
+        wrong = await shown.page("/timeline?since=yesterday&until=now")
+        changed = await shown.page(f"/operations?since={time_text(int(began - 60))}")
+        all_of_it = await shown.page(f"/operations?since={time_text(int(began - 7000))}")
+    assert "job-old" in before and "job-new" not in before and before.count('class="now"') == 1  # of the legend
+    assert "job-new" in after and "job-old" not in after and "keep this time" not in after
+    assert "keep this time" in wrong
+    assert "job-new" in changed and "job-old" not in changed and "job-old" in all_of_it

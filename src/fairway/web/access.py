@@ -50,6 +50,15 @@ class Sight:
     def sees(self, namespace: str) -> bool:
         return self.sees_all or namespace in self.namespaces
 
+    def without(self, before: "Sight", spaces: Collection[str]) -> str:
+        """What may be seen no more of what was seen before, in words; "" for nothing."""
+        lost = sorted(it for it in spaces if before.sees(it) and not self.sees(it))
+        kinds = {"nodes": before.sees_nodes > self.sees_nodes, "queues": before.sees_queues > self.sees_queues,
+                 "accounts": before.sees_usage > self.sees_usage}  # fmt: skip
+        named = [f"workloads of namespace {it}" for it in lost[:4]]
+        named += ["workloads of other namespaces"] * (len(lost) > 4) + [it for it, is_lost in kinds.items() if is_lost]
+        return f"you may no longer list {', '.join(named)}; this page names them no more" if named else ""
+
     def finds(self, text: str, it: Workload) -> bool:
         """Whether a search for the text, of small letters, has the workload."""
         names = it.name, it.user, it.queue, it.namespace

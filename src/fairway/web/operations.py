@@ -11,7 +11,7 @@ from operator import attrgetter
 from .floor import NO_POOL, rows
 from .now import deciding
 from .page import WINDOW, Ask, Page, drawn, window
-from .workload import BY_USER, Eviction, Workload
+from .workload import BY_USER, Eviction, Workload, moment
 from .workload_page import beneficiary
 from .world import World
 
@@ -49,7 +49,8 @@ class Change:
 
 
 def page(world: World, ask: Ask) -> Page:
-    after, what = ask.now - SINCE.get(ask.get("since"), SINCE[""]), ask.get("what")
+    said, what = moment(ask.get("since")), ask.get("what")
+    after = ask.now - SINCE.get(ask.get("since"), SINCE[""]) if said is None else said
     lately = [it for it in world.workloads.values() if _last(it) >= after]
     changes = [it for it in _changes(world, ask, lately) if it.at >= after and what in ("", it.what)]
     victims = [it for it in world.workloads.values() if it.evictions]
@@ -58,7 +59,7 @@ def page(world: World, ask: Ask) -> Page:
         each.sort(key=lambda it: (-it.at, it.key))
     part = window(ask, changes)
     facts = {"ask": ask, "part": part, "troubles": list(_troubles(world, ask)), "denied": world.denied,
-             "evictions": len(evicted), "most": WINDOW}  # fmt: skip
+             "evictions": len(evicted), "most": WINDOW, "said": said, "after": after // 60 * 60}  # fmt: skip
     lists = {"changes": part["items"], "evicted": evicted[:WINDOW]}
     values = {name: {it.key: it for it in them} for name, them in lists.items()}
     return drawn("operations", "Operations", facts, values, ask.before)

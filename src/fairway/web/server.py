@@ -149,6 +149,8 @@ class Dashboard:
                             await send(Message("refused", {"message": str(error)}))
                             return outgoing
                         if viewer.sight != seen:
+                            if lost := viewer.sight.without(seen, self._world.namespaces):
+                                await send(Message("rights", {"message": f"Your rights have changed: {lost}"}))
                             break
                 last = ""
             return _said(404, f"there is no view {path!r}")

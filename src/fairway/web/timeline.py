@@ -23,13 +23,15 @@ from .ends import End, Ends
 from .floor import Row, rows
 from .now import queue_choices, within
 from .page import Ask, Page, counted, drawn, number, window
-from .workload import Starts, Workload
+from .workload import Starts, Workload, moment
 from .workload_page import beneficiary, taken
 from .world import World
 
 HOUR, DAY, NEVER = 3600.0, 86_400.0, 1e12
 SPANS = {"day": (DAY, DAY), "6h": (6 * HOUR, 6 * HOUR), "week": (6 * DAY, DAY)}
-"""By the word in the query: seconds back and seconds ahead. Without one a span is chosen that fits what there is."""
+"""By the word in the query: seconds back and seconds ahead. Without one a span is chosen that fits what there is. With
+`since` and `until`, two moments, the picture has that time for whoever opens the address, and whenever."""
+LONGEST = 60 * DAY
 WIDTH = 1000.0
 MOST_TAKEN, MOST_NAMED, MOST_LANES = 3, 4, 16
 LANE = 14.0
@@ -115,14 +117,17 @@ class Scene:
 def page(world: World, ask: Ask) -> Page:
     back, ahead = SPANS.get(ask.get("span"), SPANS["day"])
     now = ceil(ask.now / 60) * 60.0  # a line moves once a minute, and what was is never beyond it
-    axis, by = Axis(now - back, now + ahead), ask.get("by") or "workload"
+    start, end = moment(ask.get("since")), moment(ask.get("until"))
+    is_fixed = start is not None and end is not None and 0 < end - start <= LONGEST
+    axis = Axis(start, end) if is_fixed else Axis(now - back, now + ahead)  # type: ignore[arg-type]
+    by = ask.get("by") or "workload"
     nodes = {it.name: it for it in rows(world)} if by == "node" and ask.sight.sees_nodes else {}
     ends, is_chosen = Ends(world, now), within(world, ask.get("queue"))
     scene = Scene(world, replace(ask, now=now), axis, ends, taken(world, ask.sight), by, nodes)
     on: defaultdict[str, list[Workload]] = defaultdict(list)
     near = [it for it in world.workloads.values() if _is_in_sight(it, scene)]
     them = [it for it in near if any(map(is_chosen, _keys(it, scene) if by == "queue" else (it.queue,)))]
-    axis = axis if ask.get("span") in SPANS else _fitting(them, scene)
+    axis = axis if is_fixed or ask.get("span") in SPANS else _fitting(them, scene)
     reserved = _reserved(world.reservations, axis)
     scene = replace(scene, axis=axis, reserved=reserved)
     for it in sorted(them, key=_order):
@@ -136,7 +141,7 @@ def page(world: World, ask: Ask) -> Page:
     shown = [it if isinstance(it, Line) else draw(it, on[it], scene) for it in part["items"]]
     facts = {
         "ask": ask, "part": part, "by": by, "ticks": axis.ticks(), "now": round(axis.at(now), 1),
-        "queues": queue_choices(world),
+        "axis": axis, "is_fixed": is_fixed, "queues": queue_choices(world),
         "accuracy": [(name, it) for name, said in sorted(world.queues.items()) for it in said.status.forecasts],
     }  # fmt: skip
     return drawn("timeline", "Timeline", facts, {"lines": {it.key: it for it in shown}}, ask.before)
@@ -188,9 +193,12 @@ def _queue(it: Workload, at: float) -> str:
 def _is_in_sight(it: Workload, scene: Scene) -> bool:
     """Whether it has a bar: to draw those of thousands that are not in the window would be most of the work."""
     start, end = scene.axis.start, scene.axis.end
-    moments = [it.ended or 0.0, *(one.time for one in it.evictions), *(at for at, _ in scene.taken.get(it.key, ()))]
+    ran = [(one.began or one.time, one.time) for one in it.evictions]
+    ran += [(at, at) for at, _ in scene.taken.get(it.key, ())]
+    if it.shares or it.ended is not None:
+        ran.append((it.began or it.ended or 0.0, NEVER if it.ended is None else it.ended))
     starts = it.waits and any(at and at <= end for at in (it.kept, it.forecast[0]))
-    return bool(it.shares) or starts or max(moments) >= start
+    return starts or any(first <= end and last >= start for first, last in ran)
 
 
 def _fitting(them: Iterable[Workload], scene: Scene) -> Axis:
@@ -252,7 +260,8 @@ def _shared(key: str, them: Sequence[Workload], scene: Scene) -> Line:
         key, key, f"/now?q={key}" if is_node else f"/waiting?queue={key}",
         (*(replace(bar, top=0.0, height=height) for bar in closed), *bars),
         "; ".join([_runs(held, scene), *dict.fromkeys(bar.words for bar in closed)]), height=height,
-        names=tuple((now + (-1 if now > 70 else 1), LANE * lane + 12, ", ".join(it)) for lane, it in names.items()),
+        names=tuple((now + (-1 if now > 70 else 1), LANE * lane + 12, ", ".join(it)) for lane, it in names.items()
+                    if 0 <= now <= 100),
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ const main = ONE("main"), banner = ONE("banner"), asOf = ONE("as-of"), login = O
 const isCalm = matchMedia("(prefers-reduced-motion: reduce)"), isDark = matchMedia("(prefers-color-scheme: dark)"), MINUTE = {hour: "2-digit", minute: "2-digit", hourCycle: "h23"};
 const FORM = Intl.DateTimeFormat, MINUTES = new FORM([], MINUTE), SECONDS = new FORM([], {...MINUTE, second: "2-digit"}), DAYS = new FORM([], {month: "short", day: "numeric"});
 const pages = {lists: {}, waiting: new Set(), changed: [], desk: null};  // waiting: lists to be put in order once nothing is among them
-let stream = null, last = "", heard = 0, at = 0, view = "", trouble = "", lasting = "", untried = null, isFocused = false, typing = 0, nap = 0, recalled = null, proposal = null, trial = null;
+let stream = null, rights = "", last = "", heard = 0, at = 0, view = "", trouble = "", lasting = "", untried = null, isFocused = false, typing = 0, nap = 0, recalled = null, proposal = null, trial = null;
 
 // Who looks
 
@@ -70,7 +70,7 @@ const stop = () => { stream?.abort(); stream = null; };
 async function open(isAgain = false) {
   stop();
   const own = stream = new AbortController();
-  if (!isAgain) { view = location.pathname + location.search; last = ""; markMenu(); }
+  if (!isAgain) { rights = ""; view = location.pathname + location.search; last = ""; markMenu(); }
   for (let pause = 500; own === stream; pause = Math.min(pause * 2, 8000)) {
     const began = Date.now();
     try {
@@ -112,13 +112,14 @@ async function* pieces(body, mark) {
 
 function take(text) {
   const fields = Object.fromEntries(text.split("\n").map(line => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 2)]));
-  const content = JSON.parse(fields.data);
-  if (fields.event === "own") { sessionStorage.setItem(KEY, content.token); lasting = content.key; return; }
+  const content = JSON.parse(fields.data), {event} = fields;
+  if (event === "rights") { rights = content.message; return warn(); }
+  if (event === "own") { sessionStorage.setItem(KEY, content.token); lasting = content.key; return; }
   heard = Date.now();
   at = content.at ? content.at * 1000 : heard;
-  if (trouble || !banner.hidden) { trouble = ""; warn(); if (own.key && !own.log) readLog(); }
-  if (fields.event === "refused") return refuse(content.message);
-  if (fields.event !== "beat") draw(content, fields.event === "page");
+  if (trouble || !(banner.hidden || rights)) { trouble = ""; warn(); if (own.key && !own.log) readLog(); }
+  if (event === "refused") return refuse(content.message);
+  if (event !== "beat") draw(content, event === "page");
   if (fields.id) last = fields.id;
   if (untried?.isConnected) attempt(untried, true);
   document.body.classList.remove("stale");
@@ -130,8 +131,8 @@ function warn() {
   const text = trouble ? `${trouble}; if it stays so, fairway dashboard prints a new link` : "nothing was heard from the dashboard, or by it from the API server";
   document.querySelectorAll("button[data-act], button[data-many]").forEach(it => { it.disabled = isLate || ("many" in it.dataset && !chosen(it.dataset.many).length); });
   document.body.classList.toggle("stale", isLate || Boolean(trouble && !heard));
-  banner.hidden = !(isLate || (trouble && !heard));
-  banner.textContent = heard ? `Not live: this page is as of ${clock(new Date(at), true)}; ${text}. Trying again; actions are off.` : `Cannot connect: ${text}. Trying again.`;
+  banner.hidden = !(isLate || (trouble && !heard) || rights);
+  banner.textContent = rights && !isLate ? rights : heard ? `Not live: this page is as of ${clock(new Date(at), true)}; ${text}. Trying again; actions are off.` : `Cannot connect: ${text}. Trying again.`;
 }
 
 setInterval(() => { logs(); if (stream) warn(); }, 1000);
@@ -356,7 +357,7 @@ addEventListener("popstate", () => open());
 function filter(form) {
   const query = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
   const kept = new URLSearchParams(location.search);
-  for (const name of ["by", "since", "q"]) if (kept.has(name) && !form.elements[name]) query.set(name, kept.get(name));
+  for (const name of ["by", "since", "until", "q"]) if (kept.has(name) && !form.elements[name]) query.set(name, kept.get(name));
   const address = location.pathname + (query.size ? `?${query}` : "");
   if (address !== location.pathname + location.search) { history.replaceState(null, "", address); open(); }
 }
@@ -458,8 +459,7 @@ async function helps({dataset, nextElementSibling: words}) {
   words.textContent = (await answered(ask(`/helps?workload=${encodeURIComponent(dataset.helps)}`))).message;
 }
 
-const checked = () => [...main.querySelectorAll("input[name=chosen]:checked")];
-const chosen = action => checked().filter(it => it.dataset.can.split(" ").includes(action)).map(it => it.value);
+const checked = () => [...main.querySelectorAll("input[name=chosen]:checked")], chosen = action => checked().filter(it => it.dataset.can.split(" ").includes(action)).map(it => it.value);
 
 // Each action is offered for those of the chosen that it can be done to, with how many they are.
 function countChosen() {
