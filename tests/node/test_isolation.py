@@ -3,6 +3,7 @@
 import os
 import pwd
 import stat
+import struct
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -337,6 +338,23 @@ async def test_a_covered_folder_opens_no_device_that_its_file_system_closes(team
                            container={"volumeMounts": [{"name": "v", "mountPath": f"{nodev}/point"}]},
                            volumes=[{"name": "v", "emptyDir": {}}])  # fmt: skip
     assert said.startswith("null\npoint\n") and said.endswith("Permission denied\n"), said
+
+
+async def test_a_covered_folder_is_as_closed_by_its_access_list(team: Team):
+    closed = Path(team.ann.pw_dir).parent / "closed"
+    closed.mkdir(mode=0o700)
+    (closed / "secret").write_text("hidden")
+    os.chown(closed, 0, team.bob.pw_gid)
+    entries = ((1, 7, -1), (2, 5, team.ann.pw_uid), (4, 0, -1), (0x10, 5, -1), (0x20, 0, -1))  # tag, rights, id
+    entry = b"".join(struct.pack("<HHi", *each) for each in entries)
+    try:
+        os.setxattr(closed, "system.posix_acl_access", struct.pack("<I", 2) + entry)
+    except OSError as error:
+        pytest.skip(f"no access lists here: {error}")
+    mounted = {"container": {"volumeMounts": [{"name": "v", "mountPath": f"{closed}/point"}]},
+               "volumes": [{"name": "v", "emptyDir": {}}]}
+    assert await team.said(team.bob, "a", f"cat {closed}/secret 2> /dev/null", **mounted) == ""
+    assert await team.said(team.ann, "b", f"cat {closed}/secret", **mounted) == "hidden"
 
 
 async def test_a_command_beside_a_container_sees_its_devices_alone(team: Team, gpus: dict[int, str]):

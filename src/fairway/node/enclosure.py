@@ -25,6 +25,7 @@ DEATH_SIGNAL, KEEP_CAPABILITIES, NO_NEW_PRIVILEGES, AMBIENT, RAISE = 1, 8, 38, 4
 CAPABILITIES = 0x20080522  # the version of the two words of each set
 SETPCAP, CHECKPOINT_RESTORE = 8, 40  # each the bit 8 of its word
 NEW_CLOCKS = 0x80
+ACCESS = "system.posix_acl_access"
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -248,6 +249,8 @@ class Mirrors:
         if not os.getuid():
             os.chown(at(top), seen.st_uid, seen.st_gid)
             os.chmod(at(top), stat.S_IMODE(seen.st_mode))
+            if listed := access_list(at(folder)):
+                os.setxattr(at(top), ACCESS, listed)
         if os.path.samestat(seen, os.stat("/")):
             os.chroot(at(top))
         else:
@@ -258,6 +261,14 @@ class Mirrors:
 
 def is_device(mode):
     return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
+
+
+def access_list(place):
+    """Who else may, beside what the mode says; empty where there is none."""
+    try:
+        return os.getxattr(place, ACCESS)
+    except OSError:
+        return b""
 
 
 def copy_entry(folder, name, place):
