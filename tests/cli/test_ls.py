@@ -371,3 +371,8 @@ def test_of_very_many_rows_the_last_are_printed_and_how_many_there_are(capsys: p
     said = capsys.readouterr()
     assert said.out.split() == ["POD", *(f"p{number}" for number in range(5_000 - MOST_ROWS, 5_000))]
     assert said.err == f"the last {MOST_ROWS} of 5,000; -o json lists all\n"
+
+
+def test_what_another_user_names_steers_no_terminal() -> None:
+    assert table(["NAME"], [["a\x1b]0;b\x07\n"]]) == ["NAME", "a\\x1b]0;b\\x07\\n"]
+    assert in_local_time("é\x1bc", 0.0) == "é\\x1bc"

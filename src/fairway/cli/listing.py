@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from fairway.api import names
 
-from .output import clock_time, in_local_time, lasted, seconds, start
+from .output import clock_time, in_local_time, lasted, plain, seconds, start
 
 GPU, BY_MEMORY = "nvidia.com/gpu", "fairway.dev/gpu-memory"
 OTHER_MAKERS = ("amd.com/gpu", "gpu.intel.com/xe", "gpu.intel.com/i915")
@@ -282,6 +282,6 @@ def reason(one: Listed, now: float) -> str:
     if one.state in OVER:
         began, ended = one.turned("Admitted"), one.turned("Finished")
         after = f" after {lasted(ended - began)}" if began and ended else ""
-        return "finished" + after if one.state == "finished" else (one.status.message or "failed") + after
+        return "finished" + after if one.state == "finished" else plain(one.status.message or "failed") + after
     word = PARKED if one.state == "parked" else one.status.reason
     return in_local_time(": ".join(filter(None, (word, one.status.message))), now)

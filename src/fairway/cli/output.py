@@ -83,7 +83,7 @@ def print_some(head: Sequence[str], rows: Sequence[Row]) -> None:
 def table(head: Sequence[str], rows: Sequence[Row], *, width: int = 0, less: Sequence[str] = ()) -> list[str]:
     """The lines of a table. With a `width` no line is longer: first the columns named in `less` are left out in turn,
     then the last column is cut, but WHY is wrapped inside its own column."""
-    cells = [list(head), *(["" if cell is None else str(cell) for cell in row] for row in rows)]
+    cells = [list(head), *(["" if cell is None else plain(str(cell)) for cell in row] for row in rows)]
     cells = [row + [""] * (len(head) - len(row)) for row in cells]
     widths = [max(map(len, column)) for column in zip(*cells)]
     kept = list(range(len(head)))
@@ -98,6 +98,12 @@ def table(head: Sequence[str], rows: Sequence[Row], *, width: int = 0, less: Seq
         last = _wrapped(row[kept[-1]], room, is_cut=head[kept[-1]] != "WHY")
         lines += [((" " * used if at else front) + part).rstrip() for at, part in enumerate(last)]
     return [line if not width or len(line) <= width else line[: width - 1] + "…" for line in lines]
+
+
+def plain(text: str) -> str:
+    """With what steers a terminal written out: another user may have named it."""
+    return text if text.isprintable() else "".join(
+        it if it.isprintable() else it.encode("unicode_escape").decode() for it in text)  # fmt: skip
 
 
 def _wrapped(text: str, room: int, *, is_cut: bool) -> list[str]:
@@ -182,7 +188,7 @@ def in_local_time(message: str, now: float, *, how_soon: bool = False) -> str:
             return clock_time(at, now)
         return f"{_local(at):%H:%M:%S}" + f", in {span(at - now)}" * (how_soon and at > now)
 
-    return MOMENT.sub(told, message)
+    return MOMENT.sub(told, plain(message))
 
 
 def moment_of_day(stamp: str) -> str:

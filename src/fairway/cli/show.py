@@ -23,7 +23,7 @@ from .leader import warn
 from .listing import OVER, PARKED, Listed, ends_by, reason
 from .main import Command
 from .nodes import used_outside
-from .output import age, clock_time, in_local_time, output_option, print_some, show, span, start
+from .output import age, clock_time, in_local_time, output_option, plain, print_some, show, span, start
 from .replicas import GROUP, find, print_replicas, surplus
 from .rows import ARRAY, limits_of
 from .runs import print_runs, runs_of
@@ -108,7 +108,7 @@ def _print_status(found: Found, asked: Thing, pods: list[Thing], now: float) -> 
     }
     for name, value in facts.items():
         if value:
-            click.echo(f"{name + ':':<10} {value}")
+            click.echo(f"{name + ':':<10} {plain(str(value))}")
     if pods:
         click.echo()
         print_some(["POD", "PHASE", "NODE", "AGE"], [_pod_line(it, now) for it in pods])
