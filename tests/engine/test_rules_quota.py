@@ -114,6 +114,9 @@ DIVISION = {
     "what a child leaves its sibling gets, before anybody outside":
         ([queue("p", 4, weight=0), queue("r", 4, weight=0), queue("a", 3, parent="p"), queue("b", 1, parent="p"),
           *asks("a", 1, 1), *asks("b", 1, 9), *asks("r", 1, 9)], {"p": 4, "a": 1, "b": 3, "r": 4}),
+    "children of a parent whose quotas name CPUs alone divide with the queues beside it":
+        ([queue("p", cpu=(10, None)), queue("a", 0, parent="p"), queue("b", 0), *asks("a", 1, 9), *asks("b", 1, 9)],
+         {"a": 4, "b": 4}),
 }
 
 

@@ -60,6 +60,9 @@ class EvictionRule:
         return max(map(self.rank, queues), default=())
 
 
+Entry = tuple[Account, str]  # an account and a resource that it governs
+
+
 class Reclaims(dict[tuple[object, ...], EvictionRule]):
     """The rules of a cycle by which queues reclaim: one for all that ask for the same."""
 
@@ -136,43 +139,50 @@ def _reclaim(workload: Workload, pool: str, cycle: Cycle, *, is_within: bool) ->
     branch, asked = cycle.tree.branches[workload.queue], cycle.asked(workload, pool)
 
     @cache
-    def sides(queue: str) -> tuple[list[Account], bool, list[Account], Branch]:
-        """The accounts here under the common ancestor, whether they govern what is asked; those there; the queue."""
-        mine, theirs = branch.below(cycle.tree.branches[queue])
-        return own(mine, pool), governs(mine, pool, asked), own(theirs, pool), theirs
+    def sides(queue: str) -> tuple[list[Entry], bool, list[Entry]]:
+        """What is governed here under the common ancestor, resource by resource; whether it is asked; that there."""
+        pairs = [(one, *branch.below(cycle.tree.branches[queue], one)) for one in cycle.tree.resources]
+        mine = [(account, one) for one, at, _ in pairs for account in own(at, pool) if one in account.share]
+        theirs = [(account, one) for one, _, at in pairs for account in own(at, pool) if one in account.share]
+        return mine, any(asked.get(resource) for _, resource in mine), theirs
+
+    @cache
+    def top(queue: str) -> Branch:
+        """The queue there, at the level under the common ancestor."""
+        return branch.below(cycle.tree.branches[queue])[1]
 
     @cache
     def way(queue: str) -> list[list[Account]]:
         """Those from the level under the common ancestor down to the queue."""
         line = cycle.tree.branches[queue].line
-        return [own(at, pool) for at in reversed(line[: line.index(sides(queue)[3]) + 1])]
+        return [own(at, pool) for at in reversed(line[: line.index(top(queue)) + 1])]
 
     def queues() -> list[str]:
         return borrowers(branch, pool, cycle)
 
     def shield(one: Running) -> Shield | None:
-        name, usual = sides(one.workload.queue)[3].queue.name, 0.0 if is_within else MIN_RUNTIME
+        name, usual = top(one.workload.queue).queue.name, 0.0 if is_within else MIN_RUNTIME
         least = cycle.tree.inherited(name, "min_runtime", usual)
         return young(one, least, cycle) or (None if is_within else worn(one, cycle))
 
     def may_lose(queue: str, last: Demand | None) -> bool:
         """It is above max(guaranteed, share), or, if the asking side stays within its guaranteed, above its guaranteed;
         before losing it. Pods that it lost count for it, not against it."""
-        (mine, is_asked, theirs, _), more, lost = sides(queue), asked if last is None else {}, last or {}
-        for account in theirs:
-            for resource in account.resources:
-                held, least = account.held[resource] - account.absent[resource], account.guaranteed.get(resource, 0)
-                if (before := held + lost.get(resource, 0)) > max(least, account.share[resource]) or (
-                    before > least and is_asked and all(one.keeps_within(one.guaranteed, more) for one in mine)
-                ):
-                    return True
+        (mine, is_asked, theirs), more, lost = sides(queue), asked if last is None else {}, last or {}
+        for account, resource in theirs:
+            held, least = account.held[resource] - account.absent[resource], account.guaranteed.get(resource, 0)
+            if (before := held + lost.get(resource, 0)) > max(least, account.share[resource]) or (
+                before > least and is_asked and all(
+                    one.held[what] + more.get(what, 0) <= one.guaranteed.get(what, 0) for one, what in mine)
+            ):  # fmt: skip
+                return True
         return False
 
     def rank(queue: str) -> tuple[float, ...]:
         return tuple(-saturation(accounts) for accounts in way(queue))
 
     def side(queue: str) -> str:
-        return queue if queue == workload.queue else sides(queue)[3].queue.name
+        return queue if queue == workload.queue else top(queue).queue.name
 
     equivalence = workload.queue, id(workload.podsets), is_within
     return EvictionRule(Cause.RECLAIMED, equivalence, queues, _always, shield, may_lose, rank, side)
@@ -205,12 +215,15 @@ def borrowers(branch: Branch, pool: str, cycle: Cycle) -> list[str]:
     """The queues that ran at the start and from which a queue could take back: more is held than guaranteed under the
     common ancestor."""
     lending, tree = set[str](), cycle.tree
-    for at in branch.line:
-        for other in tree.governed(at.line[1].children if len(at.line) > 1 else tree.roots):
-            if other is not at and not all(one.keeps_within(one.guaranteed, {}) for one in own(other, pool)):
-                lending.add(other.queue.name)
+    for resource in tree.resources:
+        line = branch.governing(resource)
+        for at, parent in zip(line, (*line[1:], None)):
+            for other in tree.governed(parent.children if parent else tree.roots, resource):
+                held = [(one.held[resource], one) for one in own(other, pool) if resource in one.share]
+                if other is not at and any(amount > one.guaranteed.get(resource, 0) for amount, one in held):
+                    lending.add(other.queue.name)
     return [name for name in cycle.ran if name in tree.branches and not lending.isdisjoint(
-        at.queue.name for at in tree.branches[name].line)] if lending else []
+        at.queue.name for at in tree.branches[name].path)] if lending else []
 
 
 def over_share(workload: Workload, pool: str, cycle: Cycle, *, has_started: bool = False) -> Facts | None:
@@ -254,16 +267,18 @@ def stays_fair(workload: Workload, taken: Sequence[tuple[str, Demand]], pool: st
     saturated than a sibling it took from, in a resource that is asked or given. `taken`: queues and what each lost."""
     given = (amounts for _, amounts in taken)
     moved = {resource for amounts in (cycle.asked(workload, pool), *given) for resource in amounts if amounts[resource]}
-    paths = [cycle.tree.branches[queue].line for queue, _ in taken]
-    touched = {id(at): at for path in paths for at in path}
-    for at in cycle.tree.branches[workload.queue].line:
-        siblings = [one for one in touched.values() if one is not at and one.line[1:] == at.line[1:]]
-        for mine in own(at, pool):
-            theirs = [one.accounts[mine.pool] for one in siblings if mine.pool in one.accounts]
-            for other in theirs:
-                for resource in moved.intersection(mine.resources, other.resources):
-                    is_above = ratio(mine, resource) > 1 and other.share[resource] > 0
-                    if is_above and ratio(mine, resource) >= ratio(other, resource):
+    branches = [cycle.tree.branches[queue] for queue, _ in taken]
+    for resource in moved.intersection(cycle.tree.resources):
+        lines = [one.governing(resource) for one in branches]
+        touched = {id(line[at]): line[at:] for line in lines for at in range(len(line))}
+        line = cycle.tree.branches[workload.queue].governing(resource)
+        for level, at in enumerate(line):
+            siblings = [one for one, *above in touched.values() if one is not at and above == [*line[level + 1 :]]]
+            for mine in own(at, pool) if siblings else ():
+                for other in (one.accounts[mine.pool] for one in siblings if mine.pool in one.accounts):
+                    if resource not in mine.share or not other.share.get(resource):
+                        continue
+                    if ratio(mine, resource) > 1 and ratio(mine, resource) >= ratio(other, resource):
                         return False
     return True
 

@@ -67,7 +67,8 @@ def absolute(share: Share, live: int) -> int:
 @dataclass(slots=True, eq=False)
 class Branch:
     """A queue in the tree. `path`: itself first, its root last; empty where parents lead to none. `line`: that without
-    parents that have no quotas, which are transparent. `ledgers`, by pool: its accounts, then its ancestors'."""
+    parents that have no quotas, which are transparent. `ledgers`, by pool: its accounts, then its ancestors'.
+    `resources`: those it governs in any pool."""
 
     queue: Queue
     children: list["Branch"] = field(default_factory=list)
@@ -75,15 +76,22 @@ class Branch:
     line: tuple["Branch", ...] = ()
     accounts: dict[str, Account] = field(default_factory=dict)
     ledgers: dict[str, tuple[Account, ...]] = field(default_factory=dict)
+    resources: frozenset[str] = frozenset()
 
     @property
     def is_plain(self) -> bool:
         """It holds workloads, and none of its path has a condition for them but quota."""
         return bool(self.path) and not self.children and all(_is_open(one.queue) for one in self.path)
 
-    def below(self, other: "Branch") -> tuple["Branch", "Branch"]:
-        """The level under the lowest common ancestor, here and there, of two that are not in one line of descent."""
-        return next(pair for pair in zip(self.line[::-1], other.line[::-1]) if pair[0] is not pair[1])
+    def governing(self, resource: str) -> tuple["Branch", ...]:
+        """Itself, then the queues above that govern a resource; without one: that have quotas."""
+        return (self, *(at for at in self.path[1:] if resource in at.resources)) if resource else self.line
+
+    def below(self, other: "Branch", resource: str = "") -> tuple["Branch", "Branch"]:
+        """The level under the lowest common ancestor, here and there, of two that are not in one line of descent; of
+        those that govern a resource, if one is named."""
+        lines = zip(self.governing(resource)[::-1], other.governing(resource)[::-1])
+        return next(pair for pair in lines if pair[0] is not pair[1])
 
 
 def lineage(parent_of: Callable[[str], str], name: str) -> Iterator[str]:
@@ -152,7 +160,9 @@ class QueueTree:
         self.has_max_wait = any(queue.max_wait is not None for queue in snapshot.queues.values())
         self._grow()
         self._fill()
-        self._divide(self.roots, self._dealt, dict.fromkeys(self._dealt, frozenset()))
+        for resource in self.resources:
+            dealt = {pool: total.get(resource, 0) for pool, total in self._dealt.items()}
+            self._divide(self.roots, resource, dealt, frozenset())
 
     # The tree and what is live in it
 
@@ -167,7 +177,9 @@ class QueueTree:
                 parent.children.append(branch)
             for quota in branch.queue.quotas:
                 if quota.pool in self.capacity and (quota.guaranteed or quota.limit):
-                    branch.accounts[quota.pool] = Account(branch.queue, quota.pool, self.capacity[quota.pool])
+                    account = branch.accounts[quota.pool] = Account(branch.queue, quota.pool, self.capacity[quota.pool])
+                    branch.resources |= frozenset(account.resources)
+        self.resources = sorted(frozenset[str]().union(*(branch.resources for branch in self.branches.values())))
         self.roots = [one for one in self.branches.values() if not one.queue.parent]
         for branch in self._walk(self.roots):
             parent = self.branches.get(branch.queue.parent)
@@ -325,35 +337,32 @@ class QueueTree:
             for resource, amount in of(account).items()
         }
 
-    def _divide(self, branches: list[Branch], dealt: Mapping[str, Demand], above: Mapping[str, frozenset[str]]) -> None:
-        """Deal out what the parent is due, by pool; a queue without quotas stands for those below it. `above`: the
-        resources that a queue above governs, whose share binds."""
-        branches = list(self.governed(branches))
+    def _divide(self, branches: list[Branch], resource: str, dealt: Demand, above: frozenset[str]) -> None:
+        """Deal out what the parent is due of a resource, by pool; a queue that does not govern it stands for those
+        below it. `above`: the pools where a queue above governs it, whose share binds."""
+        branches = list(self.governed(branches, resource))
         for pool, total in dealt.items():
             accounts = [branch.accounts[pool] for branch in branches if pool in branch.accounts]
-            for resource in sorted({one for account in accounts for one in account.resources}):
-                asking = [one for one in accounts if resource in one.share and one.asked(resource) > 0]
-                self._deal(asking, resource, total.get(resource, 0), is_bound=resource in above[pool])
+            asking = [one for one in accounts if resource in one.share and one.asked(resource) > 0]
+            self._deal(asking, resource, total, is_bound=pool in above)
         for branch in branches:
             if branch.children:
-                self._hand_down(branch, dealt, above)
+                self._hand_down(branch, resource, dealt, above)
 
-    def governed(self, branches: Iterable[Branch]) -> Iterator[Branch]:
-        """Queues with quotas, and leaves; a parent without quotas is transparent: its children count in its place."""
+    def governed(self, branches: Iterable[Branch], resource: str) -> Iterator[Branch]:
+        """Queues that govern a resource, and leaves; another parent is transparent: its children count in its place."""
         for branch in branches:
-            yield from (branch,) if branch.accounts or not branch.children else self.governed(branch.children)
+            is_seen = resource in branch.resources or not branch.children
+            yield from (branch,) if is_seen else self.governed(branch.children, resource)
 
-    def _hand_down(self, branch: Branch, dealt: Mapping[str, Demand], above: Mapping[str, frozenset[str]]) -> None:
+    def _hand_down(self, branch: Branch, resource: str, dealt: Demand, above: frozenset[str]) -> None:
         """Those below divide the queue's share of each pool, at most that of all pools; of a single pool both are one.
-        What the queue does not govern it hands down whole."""
-        below, bound = dict[str, Demand](), dict[str, frozenset[str]]()
-        for pool, total in dealt.items():
-            around = ALL if pool != ALL else self.pools[0] if len(self.pools) == 1 else ""
-            share, most = (branch.accounts[name].share if name in branch.accounts else {} for name in (pool, around))
-            total = {**total, **share}
-            below[pool] = total | {one: min(total.get(one, 0), amount) for one, amount in most.items()}
-            bound[pool] = above[pool].union(share, most)
-        self._divide(branch.children, below, bound)
+        What the queue does not govern in a pool it hands down whole."""
+        shares = {pool: one.share[resource] for pool, one in branch.accounts.items() if resource in one.share}
+        around = {pool: ALL if pool != ALL else self.pools[0] if len(self.pools) == 1 else "" for pool in dealt}
+        below = {pool: min(shares.get(pool, total), shares.get(around[pool], NEVER)) for pool, total in dealt.items()}
+        bound = above.union(pool for pool in dealt if not shares.keys().isdisjoint((pool, around[pool])))
+        self._divide(branch.children, resource, below, bound)
 
     def _deal(self, accounts: list[Account], resource: str, total: int, *, is_bound: bool) -> None:
         """First min(guaranteed, demand), shrunk in proportion if a parent's share is less; then the rest, by priority.

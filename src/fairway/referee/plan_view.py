@@ -187,11 +187,11 @@ class PlanView:
         return {queue.parent for queue in self.snapshot.queues.values()}
 
     @cached_property
-    def governing(self) -> set[str]:
-        """Queues with a quota of anything in a pool that is there; without any a parent is transparent."""
+    def governing(self) -> set[tuple[str, str]]:
+        """Queues and what they have quotas of in a pool that is there; a parent without is transparent for it."""
         known = {"*", *(pool.name for pool in self.snapshot.pools)}
-        return {name for name, queue in self.snapshot.queues.items()
-                if any(one.pool in known and (one.guaranteed or one.limit) for one in queue.quotas)}  # fmt: skip
+        return {(name, resource) for name, queue in self.snapshot.queues.items() for one in queue.quotas
+                if one.pool in known for resource, _ in (*one.guaranteed, *one.limit)}  # fmt: skip
 
     def path(self, workload: Workload) -> Path:
         return self.paths.get(workload.queue, ())

@@ -9,7 +9,7 @@ it.
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, product
 
 import numpy as np
 
@@ -241,15 +241,19 @@ class VictimRules:
         if ((books.queue == item.workload.queue) & (part > 0) & (after > books.share)).any():
             yield item.key, "Entitled", "beyond its share"
         due = books.owed if self.is_within(at, victims) else np.maximum(books.owed, books.share)
-        branches: dict[str, list[int]] = defaultdict(list)
-        theirs = self.view.governing - {queue.name for queue in self.view.path(item.workload)}
-        for one in reclaimed:
-            names = [queue.name for queue in self.view.path(self.laid.items[one].workload)]
-            branches[next((name for name in reversed(names) if name in theirs), "")].append(one)
-        for branch, lost in branches.items():
+        branches: dict[tuple[str, str], list[int]] = defaultdict(list)
+        theirs, mine = self.view.governing, {queue.name for queue in self.view.path(item.workload)}
+        for one, resource in product(reclaimed, sorted({resource for _, resource in theirs})):
+            names = [queue.name for queue in self.view.path(self.laid.items[one].workload) if queue.name not in mine]
+            branches[next((name for name in reversed(names) if (name, resource) in theirs), ""), resource].append(one)
+        given = set[int]()
+        for (branch, resource), lost in branches.items():
             is_above = books.held - self.gone(lost) + np.maximum.reduce([*map(self.part, lost)]) > due
-            if not is_above[books.queue == branch].any():
-                yield self.laid.items[reclaimed[-1]].key, "Entitled", f"{branch} is not above what it is due"
+            if is_above[[name == branch and what == resource for name, _, what in books.names]].any():
+                given.update(lost)
+        for one in {*reclaimed} - given:
+            loser = self.laid.items[one]
+            yield loser.key, "Entitled", f"{loser.workload.queue} is not above what it is due"
 
 
 def drained(view: PlanView, pool: Pool) -> float:
