@@ -130,7 +130,7 @@ def test_what_a_paused_workload_waits_for_is_named(resource: str, detail: str, h
             Reason.FRAGMENTED,
             {"resource": GPU, "needed": 8000, "most_free": 4000, "would_fit": {"main": 1}},
             "needs 8 GPUs; the most free in any is 4; together there is enough; "
-            "with 1 of main it would start now",
+            "with 1 pod of main it would start now",
         ),
         (
             Reason.RESERVED,

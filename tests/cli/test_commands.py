@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 
 from fairway.cli.connect import UNIT
@@ -667,6 +668,23 @@ def test_a_new_version_of_the_server_of_the_examples_keeps_within_its_quota(mach
 def test_every_example_is_applied_here() -> None:
     text = Path(__file__).read_text()
     assert [path.name for path in EXAMPLES.glob("*.yaml") if path.name not in text] == []
+
+
+def test_a_demo_that_is_terminated_leaves_no_cluster(tmp_path: Path) -> None:
+    around = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        [sys.executable, "-m", "fairway", "demo", "--fast"], env=around, stdout=subprocess.PIPE, text=True
+    ) as demo:
+        assert demo.stdout and demo.stdout.readline().startswith("▸")
+        (folder,) = tmp_path.glob("fairway-demo-*")
+        assert _of(folder)
+        demo.terminate()
+    assert (demo.returncode, folder.exists(), _of(folder)) == (128 + signal.SIGTERM, False, [])
+
+
+def _of(folder: Path) -> list[int]:
+    """Processes whose command names it."""
+    return [it.pid for it in psutil.process_iter(["cmdline"]) if str(folder) in (it.info["cmdline"] or ())]
 
 
 def test_the_demo_tells_its_story(tmp_path: Path) -> None:

@@ -112,6 +112,12 @@ async def phase(client: Client, *wanted: str) -> Status:
     return await until(client, 30, holds)
 
 
+async def runs_again(client: Client) -> Status | None:
+    """Its status once it runs after an eviction: its processes may be there before that is written."""
+    status = await phase(client, "Running")
+    return status if status.get("evictionHistory") else None
+
+
 def since(status: Status, kind: str) -> float:
     found = {it["type"]: it["lastTransitionTime"] for it in status["conditions"] if it["status"] == "True"}
     return time(found[kind])
@@ -155,7 +161,7 @@ async def test_a_gang_begins_again_when_its_machine_is_back_and_is_charged_until
         await end(data)
     async with life(data) as client:
         await starts(client, told, 2 * GPUS)
-        after = await phase(client, "Running")
+        after = await until(client, 30, lambda: runs_again(client))
         [said] = await downtimes(client)
         went, back = map(time, said.split("/"))
         assert await devices(client) == places and len(told.read_text().split()) == 2 * GPUS

@@ -837,8 +837,9 @@ async def test_what_a_view_leads_to_is_reached_by_keyboard_and_stays_focused_thr
         page = await opened(shown, chrome, view)
         await page.wait_for_selector(f"main a:has-text('{first}')")
         await reach(page, first)
+        before = await page.evaluate("last")
         await shown.put(workload("vision/job-wait-9", "vision", 2, status=WAITS | {"position": 9}))
-        await page.wait_for_function("number => last !== number", arg=await page.evaluate("last"))
+        await page.wait_for_function("number => last !== number", arg=before)
         assert (await page.evaluate("document.activeElement.innerText")).strip() == first
         await page.keyboard.press("Enter")
         await page.wait_for_url(f"**{then}")

@@ -195,7 +195,7 @@ def _first(listed: Sequence[str]) -> str:
 
 def would_start(facts: Facts) -> list[str]:
     """What else would let it start now, a clause each."""
-    counts = ", ".join(f"{number} of {name}" for name, number in sorted((facts.would_fit or {}).items()))
+    counts = ", ".join(f"{count(number, 'pod')} of {name}" for name, number in sorted((facts.would_fit or {}).items()))
     changes = {
         f"with a time limit of {span(facts.shorter_limit or 0)}": facts.shorter_limit,  # first: it costs least
         f"with {counts}": counts,

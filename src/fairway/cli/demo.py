@@ -10,6 +10,7 @@ import asyncio
 import io
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -36,6 +37,7 @@ Thing = dict[str, Any]
 @click.option("--fast", is_flag=True, help="Shorter trainings.")
 def demo(fast: bool) -> None:
     """The story of the README, on a cluster of its own that it removes again. Takes less than a minute."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # its cluster goes, too
     acts: Any = read(Path(__file__).with_name("story.yaml"))
     for act in acts:
         with tempfile.TemporaryDirectory(prefix="fairway-demo-") as folder:
