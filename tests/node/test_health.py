@@ -222,6 +222,9 @@ async def test_a_connection_is_enough_for_a_tcp_probe(answering: int, place: Cal
         assert await perform({action: {"port": "70000"}}, place(), 10)
 
 
+OPEN = "01"  # the state of a connection in /proc/net/tcp
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="only root makes sockets of other users")
 async def test_a_connection_is_of_the_user_of_the_pod(place: Callable[..., Place]) -> None:
     users: list[str] = []
@@ -229,7 +232,8 @@ async def test_a_connection_is_of_the_user_of_the_pod(place: Callable[..., Place
     async def look(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = writer.get_extra_info("peername")
         lines = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
-        users.extend(line[7] for line in lines if line[1].endswith(f":{peer[1]:04X}"))
+        mine = (line for line in lines if line[1].endswith(f":{peer[1]:04X}"))
+        users.extend(line[7] for line in mine if line[3] == OPEN)  # one that is closed is nobody's
         writer.close()
 
     server = await asyncio.start_server(look, "127.0.0.1", 0)

@@ -838,6 +838,7 @@ async def test_what_a_view_leads_to_is_reached_by_keyboard_and_stays_focused_thr
         await page.wait_for_selector(f"main a:has-text('{first}')")
         await reach(page, first)
         before = await page.evaluate("last")
+        await shown.put(workload("vision/job-new", "vision", 2, at="n1[6,7]"))  # the timeline has what runs alone
         await shown.put(workload("vision/job-wait-9", "vision", 2, status=WAITS | {"position": 9}))
         await page.wait_for_function("number => last !== number", arg=before)
         assert (await page.evaluate("document.activeElement.innerText")).strip() == first
