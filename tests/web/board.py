@@ -15,6 +15,7 @@ from typing import Any
 import aiohttp
 import click
 import inprocess
+import pytest
 
 from fairway import NAMESPACE
 from fairway.api.crds import crds
@@ -52,6 +53,13 @@ def node(name: str, gpus: int = 8, *, chooses: bool = True, **spec: Any) -> Thin
 def queue(name: str, guaranteed: int = 8, **spec: Any) -> Thing:
     quotas = [{"pool": "*", "guaranteed": {GPU: guaranteed}} | spec.pop("quota", {})]
     return {"kind": "Queue", "metadata": {"name": name}, "spec": {"quotas": quotas} | spec}
+
+
+def revocable(monkeypatch: pytest.MonkeyPatch) -> tuple[set[str], dict[str, Any]]:
+    """The namespaces that ann may see, asked again at once when some are taken away, and the users of such a board."""
+    monkeypatch.setattr("fairway.web.access.FRESH_SECONDS", 0.1)
+    allowed = {"nlp", "vision"}
+    return allowed, {"users": ("ann",), "allows": lambda user, resource, space: space in allowed}
 
 
 def workload(key: str, queue: str, gpus: int = 1, **said: Any) -> Thing:

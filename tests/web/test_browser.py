@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from board import LINK, Board, board, lease, node, queue, understood, workload
+from board import LINK, Board, board, lease, node, queue, revocable, understood, workload
 
 from fairway.cli.desk import desk
 from fairway.kube import kinds
@@ -771,9 +771,7 @@ async def test_a_map_of_many_nodes_is_walked_by_keyboard_and_follows_changes() -
 async def test_a_right_that_is_revoked_takes_its_rows_away_and_a_banner_says_why(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("fairway.web.access.FRESH_SECONDS", 0.1)
-    allowed = {"nlp", "vision"}
-    users = {"users": ("ann",), "allows": lambda user, resource, space: space in allowed}
+    allowed, users = revocable(monkeypatch)
     late = workload("nlp/job-late", "nlp", 8, status=WAITS)
     async with board(*THINGS, late, **users) as shown, browser() as chrome:
         page = await opened(shown, chrome, "/waiting")

@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import Any
 
 import pytest
-from board import LINK, board, node, queue, workload
+from board import LINK, board, node, queue, revocable, workload
 
 from fairway.api.quantities import time_text
 from fairway.kube import kinds
@@ -260,9 +260,7 @@ async def test_a_page_that_does_not_exist_is_a_404() -> None:
 async def test_a_right_that_is_revoked_ends_what_an_open_stream_tells_and_the_stream_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("fairway.web.access.FRESH_SECONDS", 0.1)
-    allowed = {"nlp", "vision"}
-    users = {"users": ("ann",), "allows": lambda user, resource, space: space in allowed}
+    allowed, users = revocable(monkeypatch)
     them = [workload(f"{it}/job-{it}s", it) for it in ("nlp", "vision")]
     async with board(queue("nlp"), queue("vision"), *them, **users) as shown:
         stream = shown.stream("/waiting", token="ann")

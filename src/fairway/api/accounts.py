@@ -7,8 +7,8 @@ changes nothing, and what was charged too much is taken back. How a workload use
 is measured, not derived: a crash may lose it, and it is unknown then; the allocated sum never depends on it.
 
 Running workloads are charged to a mark: every ten minutes, the same for all queues and for the capacity of the pools.
-Those that end are charged soon. So a UsageDay says how much of it is of each of its last periods: what is beyond the
-mark of the capacity can be told apart, whichever of them was written last.
+A workload that ends is charged soon. So a UsageDay keeps the sums of its last two periods: what is charged beyond the
+mark of the capacity is known, whichever of the two was written last.
 """
 
 from collections import Counter

@@ -26,7 +26,7 @@ NOTIFY = f"{objects.GROUP}/notify"
 
 def is_plain(pod: objects.PodObject) -> bool:
     """Whether it may be without a Workload: it names its queue and no other scheduler, is in no gang, wants no note,
-    and asks for no memory of a GPU: how much of one that was, its Workload keeps."""
+    and asks for no memory of a GPU, since its Workload keeps how large a part of one that was."""
     meta, spec, notes = pod.metadata, pod.spec, pod.metadata.annotations
     is_active = notes.get(objects.ACTIVE, "true") == "true" and notes.get(objects.PAUSED, "false") == "false"
     is_ours = spec.scheduler_name == objects.SCHEDULER or any(one.name == objects.GATE for one in spec.scheduling_gates)

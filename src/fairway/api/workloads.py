@@ -308,7 +308,7 @@ def _before(
 
 
 def gpus_held(said: types.WorkloadObject, value: engine.Workload, holds: engine.Admission) -> float:
-    """GPUs of its admission; a part of one that is asked for in memory by that of its pool as it was admitted."""
+    """GPUs that its admission holds; memory of a GPU counts as a part of one, by the pool at its admission."""
     return gpus_of(value.podsets, counts_of(value.podsets, holds), gpu_memory_of(said))
 
 

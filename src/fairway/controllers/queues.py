@@ -100,10 +100,10 @@ class Queues:
                 self._pictures[name] = picture
                 self._note(name)
         by_key = {one.workload.key: one for one in snapshot.running}
-        pools = {pool.name: pool for pool in snapshot.pools}
+        pools, memories = {pool.name: pool for pool in snapshot.pools}, snapshot.memories
         for verdict in plan.verdicts:
             if isinstance(verdict, Evict) and verdict.beneficiary and (one := by_key.get(verdict.workload)):
-                gpus = held_by(one, snapshot.memories).get(GPU, 0)
+                gpus = held_by(one, memories).get(GPU, 0)
                 self._evicted[one.workload.queue][pools[one.admission.pool]] += gpus
                 self._note(one.workload.queue)
 

@@ -141,9 +141,8 @@ def _reclaim(workload: Workload, pool: str, cycle: Cycle, *, is_within: bool) ->
     @cache
     def sides(queue: str) -> tuple[list[Entry], bool, list[Entry]]:
         """What is governed here under the common ancestor, resource by resource; whether it is asked; that there."""
-        pairs = [(one, *branch.below(cycle.tree.branches[queue], one)) for one in cycle.tree.resources]
-        mine = [(account, one) for one, at, _ in pairs for account in own(at, pool) if one in account.share]
-        theirs = [(account, one) for one, _, at in pairs for account in own(at, pool) if one in account.share]
+        levels = {one: branch.below(cycle.tree.branches[queue], one) for one in cycle.tree.resources}
+        mine, theirs = ([it for one, at in levels.items() for it in _entries(at[side], one, pool)] for side in (0, 1))
         return mine, any(asked.get(resource) for _, resource in mine), theirs
 
     @cache
@@ -219,8 +218,8 @@ def borrowers(branch: Branch, pool: str, cycle: Cycle) -> list[str]:
         line = branch.governing(resource)
         for at, parent in zip(line, (*line[1:], None)):
             for other in tree.governed(parent.children if parent else tree.roots, resource):
-                held = [(one.held[resource], one) for one in own(other, pool) if resource in one.share]
-                if other is not at and any(amount > one.guaranteed.get(resource, 0) for amount, one in held):
+                accounts = (one for one, _ in _entries(other, resource, pool))
+                if other is not at and any(one.held[resource] > one.guaranteed.get(resource, 0) for one in accounts):
                     lending.add(other.queue.name)
     return [name for name in cycle.ran if name in tree.branches and not lending.isdisjoint(
         at.queue.name for at in tree.branches[name].path)] if lending else []
@@ -245,6 +244,11 @@ def over_share(workload: Workload, pool: str, cycle: Cycle, *, has_started: bool
 def own(branch: Branch, pool: str) -> list[Account]:
     """The accounts of one queue that a workload in the pool counts in."""
     return [branch.accounts[name] for name in (pool, ALL) if name in branch.accounts]
+
+
+def _entries(branch: Branch, resource: str, pool: str) -> list[Entry]:
+    """Those of the same that govern a resource."""
+    return [(one, resource) for one in own(branch, pool) if resource in one.share]
 
 
 def governs(branch: Branch, pool: str, asked: Demand) -> bool:

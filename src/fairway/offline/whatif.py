@@ -13,7 +13,7 @@ import numpy as np
 
 from fairway import engine
 from fairway.api import conditions
-from fairway.engine import MEMORY, Facts, Plan, Policy, Reason, Wait, Workload, World, lineage, snapshot_of
+from fairway.engine import MEMORY, Facts, Plan, Policy, Reason, Snapshot, Wait, Workload, World, lineage, snapshot_of
 from fairway.outlook import DARK, MOST_WAITING, QUICK, Effort, Forecast, Futures, Question, WhatIf, forecast
 
 from .answer import Entry, entry, moment, workloads_of
@@ -49,6 +49,10 @@ class Case:
     @property
     def queues(self) -> dict[str, str]:
         return {key: one.queue for key, one in workloads_of(self.world).items()}
+
+    @cached_property
+    def snapshot(self) -> Snapshot:
+        return snapshot_of(self.world)
 
     @cached_property
     def tries(self) -> WhatIf:
@@ -111,7 +115,7 @@ class Case:
 
     def _in_use(self, facts: Facts) -> list[str]:
         """What holds the resource that it lacks, where others wait before it and no few would make room for it."""
-        held, memories = dict[str, int](), engine.snapshot_of(self.world).memories
+        held, memories = dict[str, int](), self.snapshot.memories
         for one in self.world.running:
             podsets, memory = one.workload.podsets, memories.get(one.admission.pool, 0)
             if amount := engine.counted(podsets, engine.counts_of(podsets, one.admission), memory).get(facts.resource):
@@ -132,7 +136,7 @@ class Case:
 
     def unforeseen(self) -> str:
         """Why there is no forecast for it; "" where it is only not made yet."""
-        if self.is_long() or not any(snapshot_of(self.world).is_usable):
+        if self.is_long() or not any(self.snapshot.is_usable):
             return ""
         futures = Futures(self.world, self.policy, Question(only=self.key, effort=ROUGHLY))
         line = {one.key: row for row, one in enumerate(futures.line)}

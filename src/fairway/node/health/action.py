@@ -27,7 +27,6 @@ libc = ctypes.CDLL(None)
 HERE = "127.0.0.1"
 SAID_BYTES = 1024
 AddressInfo = tuple[int, int, int, str, Any]
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class Place:
         finally:
             libc.setfsuid(os.geteuid())
 
-    async def connect(self, host: str, port: int) -> Streams:
+    async def connect(self, host: str, port: int) -> grpc.Streams:
         """OSError where none of its addresses can be reached."""
         loop, fault = asyncio.get_running_loop(), OSError(f"{host} has no address")
         for info in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):

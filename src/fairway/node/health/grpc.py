@@ -14,12 +14,11 @@ ACK = END_STREAM = 1
 END_HEADERS, PADDED = 4, 8
 MOST_BYTES = 1 << 16
 SERVING = b"\x08\x01"
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 STATES = {b"": "UNKNOWN", b"\x08\x02": "NOT_SERVING", b"\x08\x03": "SERVICE_UNKNOWN"}
 
 
-async def check(
-    streams: tuple[asyncio.StreamReader, asyncio.StreamWriter], authority: str, service: str
-) -> str:
+async def check(streams: Streams, authority: str, service: str) -> str:
     """Empty where the service (empty: the server) is serving, else why not. OSError where it cannot be asked."""
     reader, writer = streams
     try:
