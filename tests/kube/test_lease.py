@@ -6,6 +6,8 @@ from typing import Any
 
 from faults import Machine
 
+from fairway import TOLD
+from fairway.api.quantities import time
 from fairway.clock import Clock, VirtualClock, seeded
 from fairway.embedded.kinds import builtin_kinds
 from fairway.embedded.registry import Registry
@@ -123,6 +125,25 @@ def test_who_takes_the_lease_knows_until_when_another_worked() -> None:
         return [each.election.worked_until - START for each in (one, two, three)]
 
     assert play(story) == [float("inf"), 7.5, 16.0]
+
+
+def test_what_a_holder_did_not_tell_is_known_until_it_leaves_in_order() -> None:
+    async def story(server: Server, clock: VirtualClock) -> list[float]:
+        untold = []
+        for _ in range(3):
+            one = Candidate(server, clock, "machine")
+            await one.election.acquired.wait()
+            untold.append(one.election.told_until)
+            await one.election.begin(**{TOLD: "2026-11-01T00:00:00Z"})
+            await one.crash()
+        await one.election.release()
+        two = Candidate(server, clock, "machine")
+        await two.election.acquired.wait()
+        await two.crash()
+        return [*untold, two.election.told_until]
+
+    known = time("2026-11-01T00:00:00Z")
+    assert play(story) == [float("inf"), known, known, float("inf")]
 
 
 def test_what_is_noted_on_a_lease_stays_when_it_is_renewed() -> None:

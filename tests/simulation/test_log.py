@@ -9,8 +9,9 @@ import pytest
 from simworld import World, job, node, pod, priority
 from test_life import play
 
+from fairway import LEASE
 from fairway.kube import kinds
-from fairway.kube.kinds import Ref
+from fairway.kube.kinds import Ref, Selection
 
 
 @pytest.fixture
@@ -35,6 +36,27 @@ def test_the_next_leader_does_not_tell_again_what_one_told_that_left_in_order(to
         await world.clock.sleep(5)
 
     assert told(story)["finished"] == 1
+
+
+def test_an_end_before_it_led_is_told_though_who_found_it_is_killed_at_once(told: Any) -> None:
+    """Its line may not have been written; the next one tells of it, however long ago it was."""
+
+    async def story(world: World) -> None:
+        await world.apply(job("a", seconds=5))
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        await world.crash()
+        await world.clock.sleep(40)
+        world.start()
+        await world.until(lambda: world.is_in("job-a", "Succeeded"))
+        left, = await world.client.list(Selection(kinds.LEASES, fields=f"metadata.name={LEASE}"))
+        await world.crash()
+        where = Ref(kinds.LEASES, LEASE, left["metadata"]["namespace"])
+        kept = {"metadata": {"annotations": left["metadata"]["annotations"]}, "spec": left["spec"]}
+        await world.client.patch(where, kept)  # as a kill leaves it
+        world.start()
+        await world.clock.sleep(5)
+
+    assert told(story)["finished"] == 2
 
 
 def test_pods_that_are_deleted_with_their_job_have_not_failed(told: Any) -> None:

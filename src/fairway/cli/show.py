@@ -77,19 +77,28 @@ def _program(owner: Thing) -> Thing:
 
 
 def _print_status(found: Found, asked: Thing, pods: list[Thing], now: float) -> None:
+    for name, value in _facts(found, asked, now).items():
+        if value:
+            click.echo(f"{name + ':':<10} {plain(str(value))}")
+    if pods:
+        click.echo()
+        print_some(["POD", "PHASE", "NODE", "AGE"], [_pod_line(it, now) for it in pods])
+    _print_history(found.status, now)
+
+
+def _facts(found: Found, asked: Thing, now: float) -> Thing:
+    """What is known, by the name of its line; what is empty has none."""
     spec, said, one = found.workload["spec"], found.status, msgspec.convert(found.workload, Listed)
     is_over, notes = one.state in OVER, found.workload["metadata"].get("annotations") or {}
     were_trials = is_over and ARRAY in notes  # its last ones alone are written there
-    pod_specs = ((it.get("template") or {}).get("spec") or {} for it in spec.get("podSets") or ())
-    graces = sorted({it.get("terminationGracePeriodSeconds", USUAL_GRACE) for it in pod_specs} - {USUAL_GRACE})
-    facts = {
+    return {
         "workload": f"{found.ref.namespace}/{found.ref.name}",
         **{name: spec.get(name) for name in ("queue", "user")},
         "podsets": ", ".join(_podset(it, counts=not were_trials) for it in spec.get("podSets") or ()),
         **{name: asked[name] for name in ("command", "folder", "image", "retries", "labels")},
         "priority": spec.get("priorityClassName"),
         "limit": spec.get("timeLimit"),
-        "grace": ", ".join(map(span, graces)),
+        "grace": ", ".join(map(span, _graces(spec))),
         "saves": (every := spec.get("checkpointInterval")) and f"a checkpoint every {every}",
         "idle": (idle := spec.get("idleTimeout")) and f"parked after {idle} without use",
         "deadline": clock_time(spec.get("deadline"), now),
@@ -106,13 +115,12 @@ def _print_status(found: Found, asked: Thing, pods: list[Thing], now: float) -> 
         "attempt": said.get("attempt"),
         "placed": "" if were_trials else _places(said.get("admission")),
     }
-    for name, value in facts.items():
-        if value:
-            click.echo(f"{name + ':':<10} {plain(str(value))}")
-    if pods:
-        click.echo()
-        print_some(["POD", "PHASE", "NODE", "AGE"], [_pod_line(it, now) for it in pods])
-    _print_history(said, now)
+
+
+def _graces(spec: Thing) -> list[int]:
+    """Those of its podsets that are not the usual one."""
+    pods = ((it.get("template") or {}).get("spec") or {} for it in spec.get("podSets") or ())
+    return sorted({it.get("terminationGracePeriodSeconds", USUAL_GRACE) for it in pods} - {USUAL_GRACE})
 
 
 def _podset(podset: Thing, *, counts: bool) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from fairway import LEASE
+from fairway import LEASE, TOLD
 from fairway.api import objects
 from fairway.api.alone import is_alone
 from fairway.api.objects import NamespaceObject, NodeObject, Object, PodObject, PriorityClassObject
@@ -61,6 +61,7 @@ from .webhook import Address, Door
 
 RECORDINGS = 20
 LATE_SECONDS = 10.0  # a line that is this late may be lost in a crash
+FINDING_SECONDS = 60.0  # until all that happened while none led is found, and its lines are written
 log = logging.getLogger(__name__)
 
 
@@ -139,23 +140,31 @@ class Control:
                 front.ready(self._view)
                 await means.election.acquired.wait()
                 self.metrics.leads.set(1)
-                self._catch_up()
+                told_until = self._catch_up()
                 with suppress(TimeoutError):  # another crash must not find it noted as told; a reader may be slow
                     await means.client.clock.within(LATE_SECONDS, means.journal.flush())
-                await means.election.begin(**{DECIDES_BY: told(means.settings)})
+                notes = {TOLD: time_text(told_until)} if told_until < inf else {}
+                await means.election.begin(**{DECIDES_BY: told(means.settings)}, **notes)
                 deciding = self._scheduler.run(self._record, self._forecasts.note)
                 tellers = self._accounts.run(), self._queues.run(), self._forecasts.run(), self._notices.run()
                 writers = self._writer.run(), self._reservations.run(), self._idle.run()
-                for work in (*writers, *tellers, deciding, self._guard()):
+                for work in (*writers, *tellers, deciding, self._guard(), self._found()):
                     tasks.create_task(work)
         finally:
             await means.election.release()
 
-    def _catch_up(self) -> None:
-        """Logs that this controller leads now, and what happened since the last one did."""
+    async def _found(self) -> None:
+        """What this life found of the time before it is in the log: the next one need not look for it again."""
+        await self._means.client.clock.sleep(FINDING_SECONDS)
+        await self._means.election.begin(**{TOLD: None})
+
+    def _catch_up(self) -> float:
+        """Logs that this controller leads now, and what happened since the last one did, or since the one before that
+        where the last one crashed while it still found such things. From when on; infinite at the first start."""
         self._leads, workloads = True, list(self._view.workloads.values())
         until, lag = self._means.election.worked_until, 0.0 if self._means.election.was_left else LATE_SECONDS
-        began = float(int(until - lag)) if until < inf else inf
+        until = min(until - lag, self._means.election.told_until)
+        began = float(int(until)) if until < inf else inf
         running = sum(one.status.phase in ("Admitted", "Running") for one in workloads)
         facts = {"since": time_text(began) if began < inf else "", "running": running, "workloads": len(workloads)}
         self._means.journal.note(Happening("leading", "", facts))
@@ -164,6 +173,7 @@ class Control:
         for pod in self._view.pods.values():
             if (at := failed_at(pod)) >= began and (key := self._cases.key_of_pod(pod)) in self._view.workloads:
                 self._log(late(one, at) for one in pod_failed(None, pod, key))
+        return began
 
     async def _guard(self) -> None:
         """Ends this life when the lease is lost or the clock is set."""
@@ -178,32 +188,36 @@ class Control:
         """Noted, never acted upon here."""
         seen = new or old
         assert seen is not None
-        means = self._means
-        if isinstance(seen, PodObject):
-            if isinstance(old, PodObject) and isinstance(new, PodObject) and self._cases.has_moved(new):
-                self._changed(kind, old, None)  # it is of another workload now
-                old = None
-            key = self._cases.note(old, new, now=means.now())  # type: ignore[arg-type]
-            self._stands(key)
-            if isinstance(old, PodObject) and holds_room(old) and not (new and holds_room(new)):
-                self._scheduler.freed.set()
-            self._idle.note(self._view.workloads.get(key))
-            if key in self._view.workloads:
-                self._log(pod_failed(old, new, key))  # type: ignore[arg-type]
-            means.facts.note_pod(key, seen)
-            means.wake()
-            return
-        if group_kind(kind) in OWNERS or group_kind(kind) in GROUPS:
-            for key in self._cases.moved(kind, seen):
-                self._writer.agenda.note(key)
-            if group_kind(kind) in OWNERS:
-                if new is None:
-                    self._cases.went(key_of_owner(kind, seen), seen)  # type: ignore[arg-type]
-                else:
-                    self._cases.came(key_of_owner(kind, seen), new)
-        elif isinstance(seen, WorkloadObject):
+        if isinstance(seen, WorkloadObject):
             self._stands(key_of(seen.metadata))
             return
+        if isinstance(seen, PodObject):
+            self._pod_changed(kind, old, new)  # type: ignore[arg-type]
+        else:
+            self._touch(kind, old, new)
+            self._reservations.note(kind, seen.metadata.name, is_new=old is None or new is None)
+            self._means.facts.note(kind, old, new)
+        self._means.wake()
+
+    def _pod_changed(self, kind: Kind, old: PodObject | None, new: PodObject | None) -> None:
+        if old and new and self._cases.has_moved(new):
+            self._changed(kind, old, None)  # it is of another workload now
+            old = None
+        key = self._cases.note(old, new, now=self._means.now())
+        self._stands(key)
+        if old and holds_room(old) and not (new and holds_room(new)):
+            self._scheduler.freed.set()
+        self._idle.note(self._view.workloads.get(key))
+        if key in self._view.workloads:
+            self._log(pod_failed(old, new, key))
+        if seen := new or old:
+            self._means.facts.note_pod(key, seen)
+
+    def _touch(self, kind: Kind, old: Object | None, new: Object | None) -> None:
+        """A turn for the workloads that another object is of, or tells of."""
+        seen = new or old
+        if group_kind(kind) in OWNERS or group_kind(kind) in GROUPS:
+            self._owner_changed(kind, seen, is_gone=new is None)  # type: ignore[arg-type]
         elif isinstance(seen, UsageMonthObject):
             self._accounts.note_month(seen.metadata.name)
         elif isinstance(seen, PriorityClassObject):
@@ -215,11 +229,15 @@ class Control:
             for key in list(self._view.workloads) if new.metadata.annotations.get(objects.WENT_DOWN) != was else ():
                 self._stands(key)
         elif isinstance(seen, NamespaceObject):
-            for key in self._cases.inside(seen.metadata.name):  # who is managed there may have changed, too
+            for key in self._cases.inside(seen.metadata.name):  # what is managed there may have changed, too
                 self._writer.agenda.note(key)
-        self._reservations.note(kind, seen.metadata.name, is_new=old is None or new is None)
-        means.facts.note(kind, old, new)
-        means.wake()
+
+    def _owner_changed(self, kind: Kind, seen: Object, *, is_gone: bool) -> None:
+        for key in self._cases.moved(kind, seen):
+            self._writer.agenda.note(key)
+        if group_kind(kind) in OWNERS:
+            note = self._cases.went if is_gone else self._cases.came
+            note(key_of_owner(kind, seen), seen)  # type: ignore[arg-type]
 
     def _stands(self, key: str) -> None:
         """A workload may be another now: its object, or the pod that it is; it gets a turn."""

@@ -33,7 +33,7 @@ from fairway.api.quantities import Malformed, duration_text, time, time_text
 from fairway.api.queues import default_class
 from fairway.api.types import VERSION, AdmissionStatus, WorkloadObject, WorkloadStatus
 from fairway.api.workloads import admission, condition, key_of, priority_class
-from fairway.engine import Admission, Cause, Ending, Eviction, PodSetPlacement
+from fairway.engine import Admission, Cause, Ending, Eviction, PodSetPlacement, Workload
 from fairway.kube import kinds
 from fairway.kube.client import STRATEGIC
 from fairway.kube.events import About
@@ -50,13 +50,15 @@ from .losses import SETTLE_SECONDS, Losses
 from .means import Means
 from .owner import JobOwner, KindOwner, Owner, PodsOwner, Written, followed, keep, remake
 from .pause import Pauses, thaw
-from .ranks import ranks_of
+from .ranks import Given, Ranks, ranks_of
 from .retry import pause
 from .status import Said, holds, since
 
 INCOMPLETE_SECONDS = 10.0  # the pods of a group are made one after the other
 DEADLINE_SECONDS = 30.0  # after a time limit; Kubernetes counts an activeDeadlineSeconds from a start that comes later
 GATHER_OTHERS = 3.0  # and bound together by another scheduler; times of creation are in whole seconds
+
+Turn = tuple[PodSetPlacement, Sequence[PodObject], Given]  # a podset's places, its pods, and which goes where
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,10 @@ class Life:
             return await self._orphaned(case, said)
         if isinstance(owner, JobOwner) and owner.is_ending():
             return await owner.conclude(self.means.client)
+        return await self._go_on(case, said, owner)
+
+    async def _go_on(self, case: Case, said: WorkloadObject, owner: Owner) -> float | None:
+        """One that is not over: it follows its owner, and is paused, leaves, runs or waits."""
         is_evicted = said.status.admission is not None and holds(said.status, "Evicted")
         if isinstance(owner, PodsOwner) and owner.is_deleted() and not is_evicted:
             await self.means.client.delete(ref(kinds.WORKLOADS, case.key), uid=said.metadata.uid)
@@ -118,6 +124,10 @@ class Life:
             return await self._leave(case, said, owner)
         if said.status.admission is not None and holds(said.status, "Admitted"):
             return await self._run(case, said, owner)
+        return await self._wait(case, said, owner)
+
+    async def _wait(self, case: Case, said: WorkloadObject, owner: Owner) -> float | None:
+        """It is kept stopped, unless another scheduler has bound it already."""
         if (again := await self._adopt(case, said, owner)) is not None:
             return again
         if isinstance(owner, PodsOwner) and owner.is_remade and not owner.is_stopped():
@@ -342,18 +352,13 @@ class Life:
         """Its pods go where they are to be; one that grows waits for those who shrink for it. It is resumed when no pod
         from before it was suspended is left, bound or not: its own controller still takes those away."""
         value = value_of(said)
-        placed, is_up = admission(said.status.admission or AdmissionStatus(), value), holds(said.status, "Running")
+        placed = admission(said.status.admission or AdmissionStatus(), value)
         if owner.is_off() and (lingering := self._lingering(pod for pod in case.pods if not pod.status.is_over)):
             return min(filter(None, lingering), default=None)
         self._note_written(case.key, await owner.start(self.means.client))
         await thaw(self.means.client, case.pods)
-        if not (left := bind.within(placed, value, case.pods)).is_same(placed):
+        if not (left := self._left(case.pods, placed, value, said.metadata.uid)).is_same(placed):
             await self.losses.cut(case.key, left)
-            return self.means.now() + SETTLE_SECONDS
-        uid = said.metadata.uid
-        is_shared = any(is_of_others(pod, uid) for pod in case.pods)
-        if is_shared and not (moved := bind.adopted(placed, value, case.pods, uid)).is_same(placed):
-            await self.losses.cut(case.key, moved)
             return self.means.now() + SETTLE_SECONDS
         if (again := await self.losses.count(case, placed, owner)) is not None:
             return again
@@ -361,23 +366,39 @@ class Life:
         if crowded := self.losses.crowded(case.key, [one for *_, given in turns for one in given]):
             await self.losses.give_way(case, bind.dropping(placed, crowded), crowded)
             return self.means.now() + SETTLE_SECONDS
-        late, ranks = False, ranks_of(owner, placed, value, case.pods)
-        for placement, pods, given in turns:
-            free = [one for one in given if not (is_up and self.means.facts.is_left(one[1].node))]
-            late |= len(free) < len(given)
-            if ranks:
-                await ranks.tell(self.means.client, ranks.now(free))
-            found_by = owner.found_by() if isinstance(owner, JobOwner) else ()
-            await bind.take_back(self.means.client, bind.strays(placement, pods), said.metadata.name, found_by)
-            chosen, notes = (ranks.chosen(free), ranks.notes(ranks.now(free))) if ranks else (free, {})
-            await self.binder.bind(said, chosen, notes)
+        ranks = ranks_of(owner, placed, value, case.pods)
+        late = [await self._bind(said, owner, ranks, turn) for turn in turns]
+        await self._tell_how(case, said, owner, placed)
+        return self.means.now() + SETTLE_SECONDS if any(late) else None
+
+    def _left(self, pods: Sequence[PodObject], placed: Admission, value: Workload, uid: str) -> Admission:
+        """The admission, cut to how many pods it has now; or to where another scheduler bound them."""
+        left = bind.within(placed, value, pods)
+        if not left.is_same(placed) or not any(is_of_others(pod, uid) for pod in pods):
+            return left
+        return bind.adopted(placed, value, pods, uid)
+
+    async def _bind(self, said: WorkloadObject, owner: Owner, ranks: Ranks | None, turn: Turn) -> bool:
+        """Binds those pods of a podset that may start; whether some still wait for a node that others are leaving."""
+        placement, pods, given = turn
+        is_up = holds(said.status, "Running")
+        free = [one for one in given if not (is_up and self.means.facts.is_left(one[1].node))]
+        if ranks:
+            await ranks.tell(self.means.client, ranks.now(free))
+        found_by = owner.found_by() if isinstance(owner, JobOwner) else ()
+        await bind.take_back(self.means.client, bind.strays(placement, pods), said.metadata.name, found_by)
+        chosen, notes = (ranks.chosen(free), ranks.notes(ranks.now(free))) if ranks else (free, {})
+        await self.binder.bind(said, chosen, notes)
+        return len(free) < len(given)
+
+    async def _tell_how(self, case: Case, said: WorkloadObject, owner: Owner, placed: Admission) -> None:
+        """Writes that it runs once all of it is up, and why it pauses or does not grow."""
+        is_up, noted = holds(said.status, "Running"), said.status.reason
         if not is_up and not any(map(self._is_stale, case.pods)) and are_up(case, owner, placed):
             await self._started(case.key, said)
-        noted = said.status.reason
         words = pause(owner, case.pods, self.means.now()) or (None if noted == life.IDLE else self.short.get(case.key))
         if words or noted not in ("", life.IDLE):
             await self.means.write(case.key, lambda it: life.note(it.status, words, noted))
-        return self.means.now() + SETTLE_SECONDS if late else None
 
     def _note_written(self, key: str, owner: Written) -> None:
         """Keeps the version of an owner that was stopped or started: one seen before tells what is over."""

@@ -245,26 +245,21 @@ def _shown(status: JobStatus) -> dict[str, Any]:
 def _pod(job: Job, index: int | None, taken: set[str], times: Counter[int] | None) -> dict[str, Any]:
     """The next pod of a job, of a name that none in `taken` has; the name is added to them. `times`: how often each
     index failed, where each has a limit of its own."""
-    template = job.spec.unpacked()
-    meta, uid, name = template.get("metadata") or {}, job.metadata.uid, job.metadata.name
+    template, meta = job.spec.unpacked(), job.metadata
+    said, spec = template.get("metadata") or {}, dict(template.get("spec") or {})
     labels = {f"{prefix}{word}": value for prefix in ("", "batch.kubernetes.io/")
-              for word, value in (("controller-uid", uid), ("job-name", name))}
-    annotations = dict(meta.get("annotations") or {})
-    spec = dict(template.get("spec") or {})
-    stem = f"{name}-"
+              for word, value in (("controller-uid", meta.uid), ("job-name", meta.name))}
+    notes = dict(said.get("annotations") or {})
+    stem = f"{meta.name}-"
     if index is not None:
-        stem = f"{name}-{index}-"
-        labels[INDEX] = annotations[INDEX] = str(index)
-        annotations[WORLD_SIZE] = str(job.spec.completions)
-        if times is not None:
-            annotations[FAILURES] = str(times[index])
-        spec.setdefault("hostname", f"{name[:62 - len(str(index))]}-{index}".replace(".", "-"))
-        for field in ("containers", "initContainers"):
-            if field in spec:
-                spec[field] = [_indexed(container) for container in spec[field]]
+        stem = f"{meta.name}-{index}-"
+        labels[INDEX] = notes[INDEX] = str(index)
+        notes[WORLD_SIZE] = str(job.spec.completions)
+        notes |= {} if times is None else {FAILURES: str(times[index])}
+        spec = _of_index(spec, meta.name, index)
     chosen = _name(job, stem, index, taken)
     taken.add(chosen)
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid, "controller": True,
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": meta.name, "uid": meta.uid, "controller": True,
              "blockOwnerDeletion": True}
     return {
         "apiVersion": "v1",
@@ -272,14 +267,21 @@ def _pod(job: Job, index: int | None, taken: set[str], times: Counter[int] | Non
         "metadata": {
             "name": chosen,
             "generateName": stem[:58],
-            "namespace": job.metadata.namespace,
-            "labels": {**(meta.get("labels") or {}), **labels},
-            "annotations": annotations,
-            "finalizers": [*(meta.get("finalizers") or ()), FINALIZER],
+            "namespace": meta.namespace,
+            "labels": {**(said.get("labels") or {}), **labels},
+            "annotations": notes,
+            "finalizers": [*(said.get("finalizers") or ()), FINALIZER],
             "ownerReferences": [owner],
         },
         "spec": spec,
     }
+
+
+def _of_index(spec: dict[str, Any], name: str, index: int) -> dict[str, Any]:
+    """The spec of an index's pod: a host name that tells it, and its number in each container."""
+    host = f"{name[:62 - len(str(index))]}-{index}".replace(".", "-")
+    lists = [field for field in ("containers", "initContainers") if field in spec]
+    return {"hostname": host, **spec, **{field: [_indexed(one) for one in spec[field]] for field in lists}}
 
 
 def _indexed(container: dict[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ import re
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -239,41 +239,10 @@ class _Cluster:
 
     async def run(self, control: Control) -> None:
         """Until a signal says to stop; then the containers are stopped, unless it was LEAVE_PODS."""
-        stopping, leaving, loop = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
-        stop = partial(stop_all, self.folder / "pods", SHUTDOWN)
-
-        def asked() -> None:
-            if stopping.is_set():
-                loop.run_in_executor(None, partial(stop, at_most=0.0))
-            stopping.set()
-
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup means it
-                loop.add_signal_handler(number, asked)
-        loop.add_signal_handler(LEAVE_PODS, lambda: (leaving.set(), stopping.set()))
-        name, nodes = self.node["metadata"]["name"], await self.client("hollow").list(Selection(kinds.NODES))
-        hollow = {it["metadata"]["name"] for it in nodes if HOLLOW in (it["metadata"].get("annotations") or {})}
-        mirror = Mirror(self.client("node"), name, self.own_gpus, partial(strangers, pods=self.folder / "pods"))
-        await mirror.tell(await self.runner.clock.in_thread(used))  # before anything is given away
-        carrier = Carrier(self.client("service-proxy"), self.runner)
-        looks = Looks()
+        stopping, leaving = self._heeded()
+        parts = await self._parts(control)
         async with asyncio.TaskGroup() as tasks:
-            parts = (
-                Jobs(self.client("job-controller")).run(),
-                *(make(self.client(f"{make.kind.name.lower()}-controller")).run() for make in APPS),
-                self.runner.run(),
-                carrier.run(),
-                Autoscalers(self.client("horizontal-pod-autoscaler")).run(),
-                Services(self.client("endpoint-controller"), carrier.carry).run(),
-                Hollow(self.client("hollow"), hollow.__contains__).run(),
-                beat(self.client("node"), name),
-                watch_memory(self.client("node"), name),
-                *([watch(self.client("node"), name, looks, mirror.tell)] if self.own_gpus else ()),
-                watch_idle(self.client("node"), self.runner.pods, self.runner.dealer, lambda: looks.uses),
-                give_back(self.runner.clock, lambda: self.server.registry.store.revision),
-                self._decided(control),
-            )
-            running = [tasks.create_task(_whole(part)) for part in parts]
+            running = [tasks.create_task(part) for part in parts]
             with suppress(TimeoutError, Compacted):
                 await self.runner.clock.within(OBSERVING_SECONDS, self._observe())
             write_private(self.folder / "ready", str(os.getpid()))
@@ -283,8 +252,50 @@ class _Cluster:
             for task in running:
                 task.cancel()
         if not leaving.is_set():
-            await self.runner.clock.in_thread(stop)
+            await self.runner.clock.in_thread(self._stop)
             note_end(self.folder / "pods", self.runner.clock.now())
+
+    def _stop(self, at_most: float | None = None) -> None:
+        """Ends the containers; each has its own grace, but not more seconds than these."""
+        stop_all(self.folder / "pods", SHUTDOWN, at_most=at_most)
+
+    def _heeded(self) -> tuple[asyncio.Event, asyncio.Event]:
+        """Set when a signal says to stop; when one says to leave the containers. A second one ends those at once."""
+        stopping, leaving, loop = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
+
+        def asked() -> None:
+            if stopping.is_set():
+                loop.run_in_executor(None, self._stop, 0.0)
+            stopping.set()
+
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup means it
+                loop.add_signal_handler(number, asked)
+        loop.add_signal_handler(LEAVE_PODS, lambda: (leaving.set(), stopping.set()))
+        return stopping, leaving
+
+    async def _parts(self, control: Control) -> list[Coroutine[Any, Any, None]]:
+        """All that runs beside the server. What others use of the GPUs is told before any is given away."""
+        name, nodes = self.node["metadata"]["name"], await self.client("hollow").list(Selection(kinds.NODES))
+        hollow = {it["metadata"]["name"] for it in nodes if HOLLOW in (it["metadata"].get("annotations") or {})}
+        mirror = Mirror(self.client("node"), name, self.own_gpus, partial(strangers, pods=self.folder / "pods"))
+        await mirror.tell(await self.runner.clock.in_thread(used))
+        carrier, looks = Carrier(self.client("service-proxy"), self.runner), Looks()
+        return [
+            Jobs(self.client("job-controller")).run(),
+            *(make(self.client(f"{make.kind.name.lower()}-controller")).run() for make in APPS),
+            self.runner.run(),
+            carrier.run(),
+            Autoscalers(self.client("horizontal-pod-autoscaler")).run(),
+            Services(self.client("endpoint-controller"), carrier.carry).run(),
+            Hollow(self.client("hollow"), hollow.__contains__).run(),
+            beat(self.client("node"), name),
+            watch_memory(self.client("node"), name),
+            *([watch(self.client("node"), name, looks, mirror.tell)] if self.own_gpus else ()),
+            watch_idle(self.client("node"), self.runner.pods, self.runner.dealer, lambda: looks.uses),
+            give_back(self.runner.clock, lambda: self.server.registry.store.revision),
+            self._decided(control),
+        ]
 
     async def _decided(self, control: Control) -> None:
         """Runs `control` when pods that ended while this cluster was down are known to have: what it sees running then
@@ -325,10 +336,6 @@ def _opened_door(team: Team | None) -> socket.socket | None:
     except OSError as error:
         assert team is not None
         raise UpError(f"{team.socket} cannot be the team's socket: {error.strerror}") from error
-
-
-async def _whole(part: Awaitable[None]) -> None:
-    await part
 
 
 async def _apply(client: Client, kind: kinds.Kind, value: dict[str, Any]) -> None:

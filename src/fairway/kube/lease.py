@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec.structs import replace
 
-from fairway import WORKED
+from fairway import TOLD, WORKED
 from fairway.api.quantities import time
 
 from .client import ApiError, Client, unless_absent
@@ -47,15 +47,16 @@ class _Lease(msgspec.Struct):
 
 
 class Election:
-    """Ask `is_leader()` before every write. `worked_until`: when another last worked; `was_left`: in order.
-    `leads_from`: when the lease was last taken; 0.0 for never."""
+    """Ask `is_leader()` before every write. `worked_until`: when another last worked; `told_until`: what it noted of
+    TOLD; `was_left`: in order. `leads_from`: when the lease was last taken; 0.0 for never."""
 
     def __init__(self, client: Client, lease: Ref, *, identity: str, term: float = TERM_SECONDS) -> None:
         self.client, self.lease, self.identity, self.term = client, lease, identity, term
         self.acquired = asyncio.Event()
         self._asked = self._renewed = float("-inf")
         self._offset = client.clock.offset()
-        self._works, self.worked_until, self.was_left = False, float("inf"), False
+        self._works, self.was_left = False, False
+        self.worked_until = self.told_until = float("inf")
         self._seen, self.leads_from = ("", float("-inf")), 0.0
 
     def is_leader(self) -> bool:
@@ -64,8 +65,9 @@ class Election:
     def _is_recent(self, moment: float) -> bool:
         return self.client.clock.elapsed() - moment <= self.term * 2 / 3
 
-    async def begin(self, **notes: str) -> None:
-        """Notes on the lease that its holder works from now on. Not to have noted it harms nothing."""
+    async def begin(self, **notes: str | None) -> None:
+        """Notes on the lease that its holder works from now on, and what else is given. Not to have noted it harms
+        nothing."""
         self._works = True
         said = {WORKED: micro_time(self.client.clock.now()), **notes}
         with suppress(ApiError, OSError):
@@ -112,7 +114,7 @@ class Election:
         if found.spec.holder_identity != self.identity:
             return False
         until = self.client.clock.elapsed() + self._offset  # by the clock that what it did was told with
-        worked = {WORKED: micro_time(until)} if self._works else {}
+        worked = {WORKED: micro_time(until), TOLD: None} if self._works else {}
         seen = {"resourceVersion": found.metadata.resource_version, "annotations": worked}
         await self.client.patch(self.lease, {"metadata": seen, "spec": {"holderIdentity": ""}})
         return True
@@ -129,8 +131,9 @@ class Election:
             self._asked = began
             await self.client.update(self.lease, self._object(now, found))
             if not self.acquired.is_set():
-                said = found.metadata.annotations.get(WORKED) or found.spec.acquire_time
-                self.worked_until = time(said) if said else float("inf")
+                notes = found.metadata.annotations
+                self.worked_until = _moment(notes.get(WORKED) or found.spec.acquire_time)
+                self.told_until = _moment(notes.get(TOLD))
                 self.was_left = found.spec.holder_identity == ""
         self._renewed = began
         self.leads_from = self.leads_from if self.acquired.is_set() else now
@@ -163,6 +166,10 @@ class Election:
             },
             "spec": msgspec.to_builtins(spec),
         }
+
+
+def _moment(said: str | None) -> float:
+    return time(said) if said else float("inf")
 
 
 def micro_time(now: float) -> str:
