@@ -12,6 +12,7 @@ import subprocess
 import sys
 import termios
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 
@@ -74,6 +75,26 @@ def test_a_session_has_the_terminal_of_its_user(machine: Machine) -> None:
     os.write(ours, b"\x03")
     read_until(ours, b"caught")
     assert one.wait(timeout=60) == 3
+    os.close(its)
+    os.close(ours)
+
+
+def test_a_session_is_told_in_its_terminal_before_it_is_parked(machine: Machine) -> None:
+    ours, its = pty.openpty()
+    ends = {"stdin": its, "stdout": its, "stderr": its, "start_new_session": True}
+    one = start(machine, "--name", "quiet", "--idle-timeout", "10s", **ends)
+    machine.until("quiet", "Running")
+    name = machine.kubectl("get", "pods", "-l", "job-name=quiet", "-o", "jsonpath={.items[0].metadata.name}")
+    note = f"fairway.dev/idle-since={datetime.now(UTC):%FT%TZ}"
+    as_runner = ["--as=fairway:controller", "--as-group=system:masters"]
+    said = b""
+    while b"unless it computes before" not in said:
+        machine.kubectl("annotate", "pod", name, note, "--overwrite", *as_runner)  # a look of the runner takes it back
+        if select.select([ours], [], [], 1)[0]:
+            said += os.read(ours, 1000)
+    assert re.search(rb"\r\nfairway: idle since \S+; parked at \S+ unless it computes before\r\n", said), said
+    machine.run("cancel", "quiet")
+    one.wait(timeout=60)
     os.close(its)
     os.close(ours)
 

@@ -94,3 +94,25 @@ async def test_a_template_that_its_selector_does_not_select_is_refused(api, name
     made["spec"]["selector"]["matchLabels"] = {"app": "other"}
     status = await api.refused(422, "POST", f"/apis/apps/v1/namespaces/{namespace}/deployments", made)
     assert "selector" in status["message"]
+
+
+@pytest.mark.kubectl
+def test_kubectl_scales_rolls_out_exposes_and_autoscales(kubectl):
+    kubectl("create", "deployment", "web", "--image=busybox:1.35", "--", "sleep", "600")
+    steps = (("scale", "deployment/web", "--replicas=2"), ("set", "image", "deployment/web", "busybox=busybox:1.36"),
+             ("rollout", "undo", "deployment/web"), ("rollout", "restart", "deployment/web"))
+    seen = []
+    for step in steps:
+        kubectl(*step)
+        assert "successfully rolled out" in kubectl("rollout", "status", "deployment/web", "--timeout=60s")
+        shown = "{.spec.template.spec.containers[0].image} {.status.availableReplicas}"
+        seen.append(kubectl("get", "deployment", "web", "-o", f"jsonpath={shown}"))
+    assert seen == ["busybox:1.35 2", "busybox:1.36 2", "busybox:1.35 2", "busybox:1.35 2"]
+    history = kubectl("rollout", "history", "deployment/web").splitlines()
+    assert [line.split()[0] for line in history if line[:1].isdecimal()] == ["2", "3", "4"]
+    for verb in ("pause", "resume"):
+        assert f"{verb}d" in kubectl("rollout", verb, "deployment/web")
+    kubectl("expose", "deployment", "web", "--port=80")
+    assert kubectl("get", "service", "web", "-o", "jsonpath={.spec.selector.app}") == "web"
+    kubectl("autoscale", "deployment", "web", "--min=2", "--max=3", "--cpu-percent=80")
+    assert kubectl("get", "hpa", "web").splitlines()[1].split()[:2] == ["web", "Deployment/web"]

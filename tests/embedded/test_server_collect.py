@@ -80,6 +80,20 @@ async def test_in_the_foreground_the_owner_waits_for_those_that_block_it(tended:
     assert await tended.names(MAPS) == []
 
 
+@pytest.mark.parametrize("policy", ["Foreground", "Orphan"])
+async def test_an_object_of_another_namespace_holds_up_no_owner_and_goes(tended: Api, policy: str) -> None:
+    """Else a user who has read a uid could keep what is another's from being deleted."""
+    await tended.ok("POST", "/api/v1/namespaces", config("other"))
+    owner, place = await tended.ok("POST", MAPS, config("owner")), MAPS.replace("default", "other")
+    claim = owned("claim", owner, block=True)
+    claim["metadata"]["finalizers"] = ["example.com/hold"]
+    await tended.ok("POST", place, claim)
+    await tended.ok("DELETE", f"{MAPS}/owner", {"propagationPolicy": policy})
+    await gone(tended, f"{MAPS}/owner")
+    left = (await tended.ok("GET", f"{place}/claim"))["metadata"]
+    assert "deletionTimestamp" in left and left["ownerReferences"]
+
+
 async def test_orphans_lose_the_reference_and_stay(tended: Api) -> None:
     owner = await tended.ok("POST", MAPS, config("owner"))
     await tended.ok("POST", MAPS, owned("dependent", owner))

@@ -83,14 +83,21 @@ async def test_what_a_user_tries_against_another_is_in_vain(team: Team):
     env = [{"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "key", "key": "k"}}}]
     shared = f"fairway-{os.getpid()}"  # in /dev/shm, as programs make what they share among their processes
     copies = f"(umask 077; cp /fairway-scratch/copy /dev/shm/{shared}); cp /fairway-scratch/copy ~/private"
-    script = f"cat /fairway-secret/k > /fairway-scratch/copy; {copies}; echo done; {SLEEP}"
+    cores = Path(team.ann.pw_dir).parent / "cores"
+    cores.mkdir()
+    cores.chmod(0o777)
+    crash = f"cd {cores}; ulimit -c unlimited; (umask 0; sh -c 'kill -SEGV $$$$')"
+    listen = f"(umask 077; exec python3 -c '{LISTEN}' /dev/shm/{shared}.socket) &"
+    script = f"{listen} {crash}; cat /fairway-secret/k > /fairway-scratch/copy; {copies}; echo done; {SLEEP}"
     pod = await team.run(
-        team.ann, "victim", script, container={"volumeMounts": mounts, "env": env},
+        team.ann, "victim", script,
+        container={"volumeMounts": mounts, "env": env, "resources": {"limits": {"cpu": "1"}}},
         volumes=[{"name": "key", "secret": {"secretName": "key"}}, {"name": "scratch", "emptyDir": {}}],
     )  # fmt: skip
-    while not (Path(team.ann.pw_dir) / "private").exists():
+    while not (Path(team.ann.pw_dir) / "private").exists() or not Path(f"/dev/shm/{shared}.socket").exists():
         await team.client.clock.sleep(0.02)
     process = team.process(pod)
+    cgroups = cgroups_of(process.pid)
     shim, own, folder = process.ppid(), os.getpid(), team.box.attempt(pod)
     volumes = folder.parents[2] / "volumes"
     assert (volumes / "key" / "k").read_text() == "hidden"
@@ -116,11 +123,41 @@ async def test_what_a_user_tries_against_another_is_in_vain(team: Team):
         "a signal to Fairway": f"kill -0 {own}",
         "the mount namespace": f"nsenter -t {process.pid} -m true",
         "what asks for a stop": f"echo 0 x > {folder}/stop",
+        "a core dump": f"cat {cores}/core*",
+        "a socket": f"python3 -c '{CONNECT}' /dev/shm/{shared}.socket",
+        "a debugger": f"python3 -c '{ATTACH}' {process.pid}",
+        "an open file, by its number": f"python3 -c '{TAKE}' {process.pid}",
+        "its limits": f"prlimit --pid {process.pid} --nofile=9:9",
+        "its priority": f"renice -n 19 -p {process.pid} || ionice -c 3 -p {process.pid} || taskset -p 1 {process.pid}",
+        "its place among those that die first": f"echo 1000 > /proc/{process.pid}/oom_score_adj",
+        "the root and the folder of the program": f"ls /proc/{process.pid}/root/ || ls /proc/{process.pid}/cwd/",
+        "the root of the first process": "ls /proc/1/root/ || ls /proc/1/cwd/",
+        "the root of Fairway and of the shim": f"ls /proc/{own}/root/ || ls /proc/{own}/cwd/ || ls /proc/{shim}/cwd/",
+        "its cgroup": f"for each in {cgroups}; do echo 0 > $each/cgroup.procs && exit; done; false",
+        "the limits of its cgroup": f"for each in {cgroups}; do for file in $each/*; do "
+                                    "case $file in */cgroup.event_control) ;; *) [ -w $file ] && exit;; esac; "
+                                    "done; done; false",
     }
     attempts = "\n".join(f"if ({command}) > /dev/null 2>&1; then echo '{what}'; fi" for what, command in tries.items())
     assert await team.said(team.bob, "thief", attempts) == ""
     assert await team.said(team.ann, "self", f"cat ~/private; kill -0 {process.pid} && echo may") == "hiddenmay\n"
-    assert await team.said(team.ann, "end", f"cat /dev/shm/{shared}; rm /dev/shm/{shared}") == "hidden"
+    end = f"cat /dev/shm/{shared}; rm /dev/shm/{shared} /dev/shm/{shared}.socket {cores}/core*"
+    assert await team.said(team.ann, "end", end) == "hidden"
+    cores.rmdir()
+
+
+def cgroups_of(pid: int) -> str:
+    """The folders of a process's cgroups, but those in which all processes of the machine are."""
+    found = [line.split(":", 2)[1:] for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()]
+    return " ".join(f"/sys/fs/cgroup/{names}{path}" for names, path in found if len(path) > 1)
+
+
+LISTEN = ("import socket, sys, time; it = socket.socket(socket.AF_UNIX); "
+          "it.bind(sys.argv[1]); it.listen(); time.sleep(1000)")
+CONNECT = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
+ATTACH = "import ctypes, sys; sys.exit(ctypes.CDLL(None).ptrace(16, int(sys.argv[1]), 0, 0) != 0)"
+TAKE = ("import ctypes, os, sys; it = os.pidfd_open(int(sys.argv[1])); "
+        "sys.exit(ctypes.CDLL(None).syscall(438, it, 1, 0) < 0)")  # pidfd_getfd
 
 
 async def test_fairway_listens_on_no_abstract_socket_which_any_user_could_reach(team: Team):

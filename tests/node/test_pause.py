@@ -473,24 +473,41 @@ async def test_a_process_that_is_killed_while_it_is_frozen_has_not_failed_and_st
 # GPUs: the order of calls, and what becomes of one that fails
 
 LIBRARY = r"""
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-static int told(const char *name, int pid) {
+static int calls, same;  // so far, in all and of this name
+static int state_of(int pid, const char *name) {
+    char each[16], mark[8];
+    int one, state = 0;
+    FILE *file = fopen(getenv("TOLD"), "r");
+    for (calls = same = 0; file && fscanf(file, "%15s %d %7s", each, &one, mark) == 3; calls++) {
+        same += !strcmp(each, name);
+        if (one == pid && !strcmp(mark, "done")) state = !strcmp(each, "checkpoint") ? 2 : !!strcmp(each, "unlock");
+    }
+    if (file) fclose(file);
+    return state;
+}
+static int told(const char *name, int pid, int from) {
+    int is_wrong = state_of(pid, name) != from;
+    char *fails = getenv("FAILS"), *dies = getenv("DIES");
+    int failed = is_wrong || (fails && same && !strcmp(fails, name));
     FILE *file = fopen(getenv("TOLD"), "a");
-    fprintf(file, "%s %d\n", name, pid);
+    fprintf(file, "%s %d %s\n", name, pid, failed ? "failed" : "done");
     fclose(file);
-    char *fails = getenv("FAILS");
-    return fails && !strcmp(fails, name) ? 801 : 0;
+    if (dies && atoi(dies) == calls + 1) raise(SIGKILL);
+    return failed ? 801 : 0;
 }
 int cuInit(unsigned flags) { return 0; }
 int cuGetErrorName(int code, const char **text) { *text = "CUDA_ERROR_NOT_SUPPORTED"; return 0; }
-int cuCheckpointProcessGetState(int pid, int *state) { *state = atoi(getenv("STATE")); return 0; }
-int cuCheckpointProcessLock(int pid, unsigned *arguments) { return arguments[0] == 10000 ? told("lock", pid) : 1; }
-int cuCheckpointProcessCheckpoint(int pid, void *arguments) { return told("checkpoint", pid); }
-int cuCheckpointProcessRestore(int pid, void *arguments) { return told("restore", pid); }
-int cuCheckpointProcessUnlock(int pid, void *arguments) { return told("unlock", pid); }
+int cuCheckpointProcessGetState(int pid, int *state) { *state = state_of(pid, ""); return 0; }
+int cuCheckpointProcessLock(int pid, unsigned *arguments) { return arguments[0] == 10000 ? told("lock", pid, 0) : 1; }
+int cuCheckpointProcessCheckpoint(int pid, void *arguments) { return told("checkpoint", pid, 1); }
+int cuCheckpointProcessRestore(int pid, void *arguments) { return told("restore", pid, 2); }
+int cuCheckpointProcessUnlock(int pid, void *arguments) { return told("unlock", pid, 1); }
 """
+"""FAILS: the call that fails for the second process. DIES: the number of the call after which the caller is killed."""
 needs_cc = pytest.mark.skipif(not shutil.which("cc"), reason="needs a C compiler")
 
 
@@ -532,7 +549,6 @@ async def ranks(tmp_path: Path, driver: str, monkeypatch: pytest.MonkeyPatch) ->
         await asyncio.sleep(0.01)
     monkeypatch.setattr("fairway.node.pause.freezer.uses_gpu", lambda pid: True)
     monkeypatch.setenv("TOLD", str(tmp_path / "told"))
-    monkeypatch.setenv("STATE", "1")
     yield Ranks(shim.pid, tuple(pids), tmp_path, driver)
     for pid in children(shim.pid):
         os.kill(pid, 9)
@@ -552,15 +568,41 @@ async def test_all_processes_are_locked_before_any_gives_its_memory_and_all_wake
 
 
 @needs_cc
-@pytest.mark.parametrize(("fails", "state", "undone"), [("lock", "1", "unlock"), ("checkpoint", "2", "restore")])
+@pytest.mark.parametrize("calls", range(1, 9))
+async def test_a_freezer_that_is_killed_after_any_call_of_the_driver_is_followed_by_one_that_goes_on(
+    ranks: Ranks, monkeypatch: pytest.MonkeyPatch, calls: int
+) -> None:
+    monkeypatch.setenv("DIES", str(calls))
+    for step, states in ((STILL, {"T"}), (RUNNING, {"S", "R"})):
+        while ended(ranks, step):
+            assert len(ranks.told()) == calls
+        stand = stand_of(ranks.folder)
+        assert (stand.step, stand.why) == (step, "") and ranks.states() <= states
+    assert ranks.told() == [each for each in ("lock", "checkpoint", "restore", "unlock") for _ in ranks.pids]
+
+
+def ended(ranks: Ranks, step: int) -> int:
+    """How a freezer ended, in a process of its own."""
+    if not (pid := os.fork()):
+        try:
+            ranks.freeze(step)
+        finally:
+            os._exit(0)
+    return os.waitpid(pid, 0)[1]
+
+
+@needs_cc
+@pytest.mark.parametrize(
+    ("fails", "calls"),
+    [("lock", "lock lock unlock"), ("checkpoint", "lock lock checkpoint checkpoint restore unlock unlock")],
+)
 async def test_a_call_that_fails_is_undone_and_not_tried_again(
-    ranks: Ranks, monkeypatch: pytest.MonkeyPatch, fails: str, state: str, undone: str
+    ranks: Ranks, monkeypatch: pytest.MonkeyPatch, fails: str, calls: str
 ) -> None:
     monkeypatch.setenv("FAILS", fails)
-    monkeypatch.setenv("STATE", state)
     stand, said = ranks.freeze(), ranks.told()
     assert (stand.step, stand.failed("r1")) == (RUNNING, True)
-    assert "CUDA_ERROR_NOT_SUPPORTED" in stand.why and said[-2:] == [undone, undone]
+    assert "CUDA_ERROR_NOT_SUPPORTED" in stand.why and said == calls.split()
     assert ranks.states() <= {"S", "R"}
     ranks.freeze()
     assert ranks.told() == said

@@ -86,6 +86,24 @@ def test_replicas_beyond_the_room_wait_their_turn_and_start_when_there_is_some()
     assert len(waiting) == 2 and reason == "MinimumReplicasAvailable"
 
 
+def test_a_pod_of_another_namespace_is_no_replica_whichever_owner_it_names() -> None:
+    """Else a user who has read a uid could have the pods of another taken for surplus."""
+
+    async def story(world: World) -> list[Thing]:
+        ref = await made(world, REPLICA_SETS, workload("web", 2))
+        await world.until(shows(world, ref, availableReplicas=2))
+        await world.client.create(kinds.NAMESPACES, {"metadata": {"name": "other"}})
+        for one in await world.pods():
+            meta = {"name": f"{one['metadata']['name']}-x", "namespace": "other", "finalizers": ["example.com/hold"],
+                    "ownerReferences": one["metadata"]["ownerReferences"]}
+            await world.client.create(kinds.PODS, {"metadata": meta, "spec": template()["spec"]})
+        await world.client.patch(ref, {"spec": {"replicas": 3}})
+        await world.until(shows(world, ref, replicas=3, availableReplicas=3))
+        return await world.client.list(Selection(kinds.PODS, "default"))
+
+    assert len(play(story, node("n1"))) == 3
+
+
 def test_a_new_template_is_rolled_out_with_enough_pods_available_all_the_time_and_can_be_undone() -> None:
     async def story(world: World) -> tuple[list[int], list[str], list[str], list[Thing]]:
         limits = {"strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}}}

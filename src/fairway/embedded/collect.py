@@ -13,7 +13,7 @@ vain (no room on disk) is taken again.
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from math import inf
@@ -51,6 +51,7 @@ class _Owner(msgspec.Struct, rename="camel"):
 
 class _Meta(msgspec.Struct, rename="camel"):
     uid: str
+    namespace: str = ""
     owner_references: list[_Owner] = []
     finalizers: list[str] = []
     deletion_timestamp: str | None = None
@@ -185,9 +186,9 @@ class Collector:
         elif crd.FINALIZER in meta.finalizers and key.resource == CRDS:
             self._clear(key, entry)
         elif ORPHAN in meta.finalizers:
-            self._orphan(resource, entry, meta.uid)
+            self._orphan(resource, entry, meta)
         elif FOREGROUND in meta.finalizers:
-            self._wait_for_dependents(resource, entry, meta.uid)
+            self._wait_for_dependents(resource, entry, meta)
 
     def _key_of(self, owner: _Owner, dependent: Key) -> Key | None:
         """None for an owner of a kind that is not served."""
@@ -220,11 +221,16 @@ class Collector:
                     count += 1
         return there
 
-    def _orphan(self, resource: Resource, owner: Entry, uid: str) -> None:
-        for key in tuple(self._dependents.get(uid, ())):
+    def _dependents_of(self, owner: _Meta) -> Iterator[tuple[Key, Resource, Entry]]:
+        """What another namespace says of its owner is no dependence: users would hold up each other's deletions."""
+        for key in tuple(self._dependents.get(owner.uid, ())):
             entry, kind = self._store.latest(key), self._registry.catalog.stored(key.resource)
-            if entry is not None and kind is not None:
-                self._strip(kind, entry, "ownerReferences", lambda it: it["uid"] != uid)
+            if entry is not None and kind is not None and owner.namespace in ("", key.namespace):
+                yield key, kind, entry
+
+    def _orphan(self, resource: Resource, owner: Entry, own: _Meta) -> None:
+        for _, kind, entry in self._dependents_of(own):
+            self._strip(kind, entry, "ownerReferences", lambda it: it["uid"] != own.uid)
         self._strip(resource, owner, "finalizers", lambda it: it != ORPHAN)
 
     def _strip(self, resource: Resource, entry: Entry, name: str, keeps: Callable[[Any], bool]) -> None:
@@ -234,16 +240,13 @@ class Collector:
             thing["metadata"][name] = rest
         self._registry.replace(thing, _write(resource))
 
-    def _wait_for_dependents(self, resource: Resource, owner: Entry, uid: str) -> None:
+    def _wait_for_dependents(self, resource: Resource, owner: Entry, own: _Meta) -> None:
         blocked = False
-        for key in tuple(self._dependents.get(uid, ())):
-            entry, kind = self._store.latest(key), self._registry.catalog.stored(key.resource)
-            if entry is not None and kind is not None:
-                meta = _read(entry.value).metadata
-                blocked = blocked or any(each.uid == uid and each.block_owner_deletion
-                                         for each in meta.owner_references)
-                if not meta.deletion_timestamp and not any(self._is_there(each, key) for each in meta.owner_references):
-                    self._delete(kind, entry)
+        for key, kind, entry in self._dependents_of(own):
+            meta = _read(entry.value).metadata
+            blocked = blocked or any(it.uid == own.uid and it.block_owner_deletion for it in meta.owner_references)
+            if not meta.deletion_timestamp and not any(self._is_there(each, key) for each in meta.owner_references):
+                self._delete(kind, entry)
         if not blocked:
             self._strip(resource, owner, "finalizers", lambda it: it != FOREGROUND)
 

@@ -63,7 +63,8 @@ class Control(Generic[C]):
         self.agenda = Agenda(client.clock, client.chance)
         self.objects = Informer(client, Selection(self.kind), shape=Object, changed=self._changed)
         self.children = Informer(client, Selection(self.child), shape=shape, changed=self._child_changed)
-        self._of: defaultdict[str, dict[str, C]] = defaultdict(dict)
+        self._of: defaultdict[tuple[str, str], dict[str, C]] = defaultdict(dict)
+        """By namespace and uid of the owner: in other namespaces its uid may be named too."""
         self._some = asyncio.Event()
 
     async def run(self) -> None:
@@ -84,25 +85,29 @@ class Control(Generic[C]):
         one = self.objects.store.get(key)
         if one is None or one.metadata.is_going:
             return None
-        return await self.settle(one, list(self._of[one.metadata.uid].values()))
+        return await self.settle(one, self.owned(one))
+
+    def owned(self, one: Object) -> list[C]:
+        return list(self._of[one.metadata.namespace, one.metadata.uid].values())
 
     def _changed(self, old: Object | None, new: Object | None) -> None:
         self._some.set()
         if new:
             self.agenda.note(f"{new.metadata.namespace}/{new.metadata.name}")
         elif old:
-            self._of.pop(old.metadata.uid, None)
+            self._of.pop((old.metadata.namespace, old.metadata.uid), None)
 
     def _child_changed(self, old: C | None, new: C | None) -> None:
         child = new or old
         assert child is not None
         for it in child.metadata.owner_references:
             if it.controller and it.kind == self.kind.name:
+                space = child.metadata.namespace
                 if new:
-                    self._of[it.uid][child.metadata.name] = new
+                    self._of[space, it.uid][child.metadata.name] = new
                 else:
-                    self._of[it.uid].pop(child.metadata.name, None)
-                self.agenda.note(f"{child.metadata.namespace}/{it.name}")
+                    self._of[space, it.uid].pop(child.metadata.name, None)
+                self.agenda.note(f"{space}/{it.name}")
 
     # What a turn writes
 

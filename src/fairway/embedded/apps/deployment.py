@@ -126,7 +126,7 @@ class Deployments(Control[Object]):
             await self._revise(it)
             await self._scale(one, it.new, size)
         await side_by_side(self._scale(one, each, count) for each, count in zip(it.old, others))
-        it = _rollout(one, list(self._of[one.metadata.uid].values()))
+        it = _rollout(one, self.owned(one))
         if it.is_done:
             await self._forget(it)
         status, again = _status(it, self.clock.now())

@@ -30,7 +30,7 @@ class ReplicaSets(Control[Pod]):
             surplus = sorted(alive, key=_worth)[:-missing] if missing < 0 else []
             await side_by_side([*(self.unmake(one, pod) for pod in surplus),
                                 *(self.make(one, _pod(one)) for _ in range(min(missing, BURST)))])
-            alive = [pod for pod in self._of[one.metadata.uid].values() if not pod.is_over]
+            alive = [pod for pod in self.owned(one) if not pod.is_over]
         counted, again = tally(one, alive, self.clock.now())
         full = sum(one.spec["template"]["metadata"]["labels"].items() <= pod.metadata.labels.items() for pod in alive)
         leaving = sum(pod.metadata.is_going and pod.status.phase in ("Pending", "Running") for pod in children)

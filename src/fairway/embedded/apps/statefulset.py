@@ -128,7 +128,7 @@ class StatefulSets(Control[Pod]):
         make, take = due(it)
         await side_by_side([*(self.make(one, _pod(it, number)) for number in make),
                             *(self.unmake(one, pod) for pod in take)])
-        pods = _numbered(one, list(self._of[one.metadata.uid].values()))
+        pods = _numbered(one, self.owned(one))
         status, again = _status(Stateful(one, pods, it.revisions, it.now))
         await self.show(one, status)
         return again

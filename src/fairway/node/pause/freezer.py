@@ -18,6 +18,7 @@ from pathlib import Path
 from fairway.node.enclosure import end_with_parent
 
 from .cuda import CHECKPOINTED, LOCKED, Cuda, CudaError
+from .cuda import RUNNING as IS_RUNNING
 from .disk import DiskError, dump, program
 from .stand import LOCKED as IS_LOCKED
 from .stand import ON_DISK, SAVED, STILL, Stand, asked, note_unsaved, stand_of, write_stand
@@ -64,10 +65,10 @@ class Freezer:
         if step == IS_LOCKED:
             pids = tuple(pid for pid in self._tree() if uses_gpu(pid))
             self._note(0, request, pids)
-            for pid in pids:
+            for pid in self._not_yet(LOCKED):
                 self._cuda().lock(pid, LOCK_SECONDS)
         elif step == SAVED:
-            for pid in pids:
+            for pid in self._not_yet(CHECKPOINTED):
                 self._cuda().checkpoint(pid)
         elif step == STILL:
             self._halt()
@@ -104,9 +105,9 @@ class Freezer:
                 self._send(signal.SIGKILL)
                 return False
             self._send(signal.SIGCONT)
-        for pid in pids if step == SAVED else ():
+        for pid in self._not_yet(LOCKED) if step == SAVED else ():
             self._cuda().restore(pid)
-        for pid in pids if step == IS_LOCKED else ():
+        for pid in self._not_yet(IS_RUNNING) if step == IS_LOCKED else ():
             self._cuda().unlock(pid)
         self._note(step - 1, self.stand.request, pids)
         return True
@@ -129,6 +130,10 @@ class Freezer:
                 if self._cuda().state(pid) == LOCKED:
                     self._cuda().unlock(pid)
         self._note(0, request, (), why)
+
+    def _not_yet(self, state: int) -> Iterator[int]:
+        """Its processes with a GPU that have another state: a freezer that was killed has brought some there."""
+        return (pid for pid in self.stand.pids if self._cuda().state(pid) != state)
 
     def _cuda(self) -> Cuda:
         return Cuda(self.library) if self.library else Cuda()
