@@ -95,3 +95,10 @@ def test_numa_groups_come_from_the_node_topology():
         Numa(0, (("cpu", 32000), ("nvidia.com/gpu", 2000))),
         Numa(1, (("cpu", 32000), ("nvidia.com/gpu", 2000))),
     )
+
+
+@pytest.mark.parametrize(("chooser", "free"), [("Kubelet", (("nvidia.com/gpu", 1000),)), ("Scheduler", None)])
+def test_what_is_free_of_a_numa_group_counts_where_the_kubelet_chooses(chooser, free):
+    zone = {"name": "node-0", "resources": [{"name": "nvidia.com/gpu", "allocatable": 2, "available": "1"}]}
+    found = read({"fairway.dev/devices": chooser}, allocatable={"nvidia.com/gpu": 2}, topology={"zones": [zone]})
+    assert found.numa == (Numa(0, (("nvidia.com/gpu", 2000),), free),)

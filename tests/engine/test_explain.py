@@ -143,7 +143,7 @@ def test_a_fraction_waits_for_room_where_devices_are_told_apart():
 def test_two_halves_of_devices_are_no_whole_one():
     busy = [runs(job(f"r{at}", podsets=(PodSet("main", 1, 1, pod(gpu_fraction=500)),)), "n1", devices=((at,),))
             for at in (0, 1)]
-    assert why(job("a", gpus=1), node("n1", 2), *busy)[0] == Reason.FRAGMENTED
+    assert why(job("a", gpus=1), node("n1", 2), *busy)[0] == Reason.NO_DEVICE
 
 
 def test_the_count_with_which_it_would_start_is_true():

@@ -57,6 +57,9 @@ KEYS = {
         [node("n", 8), queue("p", 4), queue("q", 4), queue("a", 2, parent="p"), queue("b", 2, parent="p"),
          queue("c", 4, parent="q"), runs(job("r", "a", 2), "n"), *many("a", 1), *many("b", 1), *many("c", 3)],
         "c0 c1 c2 b0 a0"),
+    "a parent that governs nothing that its head asks for counts as the queue of the head": (
+        [node("n", 6), queue("p", cpu=(9, None), created=1), queue("a", 0, parent="p"), queue("b", 0, created=2),
+         runs(job("r", "a", 4), "n"), *many("a", 2), *many("b", 4)], "b0 b1"),
     "of two resources the one counts of which a queue has more": (
         [node("n", 8, cpu=32), queue("a", 0, cpu=(0, None), created=1), queue("b", 0, cpu=(0, None), created=2),
          *many("a", 9, 1, cpu=8), *many("b", 9, 2, cpu=1)], "a0 b0 a1 b1 a2"),

@@ -1,10 +1,11 @@
 """Admission and placement, rule by rule, as the plan of a whole cycle; place by place they are in test_place."""
 
-from builders import GPU, job, judged, meets, node, place_on, plan_of, pod, queue, runs, table, verdicts
+from builders import GPU, amounts, job, judged, meets, node, place_on, plan_of, pod, queue, runs, table, verdicts
 
 from fairway.engine.model import (
     Device,
     Expression,
+    Numa,
     Pod,
     PodClass,
     PodSet,
@@ -256,6 +257,20 @@ def test_parts_of_gpus(things, expected) -> None:
 GROUPED = tuple(Device(at, numa=at // 2, nvlink=at // 2) for at in range(4))
 LOOSE = tuple(Device(at) for at in range(4))
 STRICT = {"alignment_required": True}
+
+
+def kubelet(name: str, *free: int):
+    """Eight GPUs, in groups of four; so many of each are free."""
+    groups = (Numa(at, amounts({GPU: 4000}), amounts({GPU: one * 1000})) for at, one in enumerate(free))
+    return node(name, 8, chooser="Kubelet", numa=tuple(groups))
+
+
+def rest(name: str, count: int):
+    """Workloads of two GPUs, and maybe one of a single one, that run there."""
+    sizes = [2] * (count // 2) + [1] * (count % 2)
+    return [runs(job(f"r{at}-{name}", gpus=size), name) for at, size in enumerate(sizes)]
+
+
 ALIGNED = table(
     ("alignment that is required tries other nodes before it fails",
      [node("a", 4, devices=GROUPED), node("b", 4, devices=GROUPED), queue("q"),
@@ -263,7 +278,15 @@ ALIGNED = table(
      {"w": "b"}),
     ("where no group holds it, it waits",
      [node("a", 4, devices=GROUPED), queue("q"), *(runs(job(f"r{at}", gpus=1), "a", devices=((at,),)) for at in (0, 2)),
-      job("w", gpus=2, pod=STRICT)], {"w": "Fragmented"}),
+      job("w", gpus=2, pod=STRICT)], {"w": "NoDevice"}),
+    ("where the kubelet chooses, what its node topology says is free counts",
+     [kubelet("a", 2, 2), kubelet("b", 4, 1), queue("q"), *rest("a", 4), *rest("b", 3), job("w", gpus=4, pod=STRICT)],
+     {"w": "b"}),
+    ("and who must go for it gives back what may be of one group",
+     [kubelet("a", 1, 1), queue("q"), *rest("a", 6), job("w", gpus=4, pod=STRICT, priority=1)],
+     {"w": "a after r1-a r2-a"}),
+    ("where no group has so many free it waits for a device, though the node has more",
+     [kubelet("a", 2, 3), queue("q"), *rest("a", 3), job("w", gpus=4, pod=STRICT)], {"w": "NoDevice"}),
     ("groups that nobody knows are no group", [node("a", 4, devices=LOOSE), queue("q"), job("w", gpus=2, pod=STRICT)],
      {"w": "NoDevice"}),
     ("a single device needs no group that is known",

@@ -117,6 +117,10 @@ DIVISION = {
     "children of a parent whose quotas name CPUs alone divide with the queues beside it":
         ([queue("p", cpu=(10, None)), queue("a", 0, parent="p"), queue("b", 0), *asks("a", 1, 9), *asks("b", 1, 9)],
          {"a": 4, "b": 4}),
+    "and of one whose quotas are of another pool alone":
+        ([Pool("x", (Expression("pool", "DoesNotExist"),)), *pools("y"), node("m", 4, labels={"pool": "y"}),
+          queue("p", 4, pool="y"), queue("a", 0, pool="x", parent="p"), queue("b", 0, pool="x"), *asks("a", 1, 9),
+          *asks("b", 1, 9)], {"p": 4, "a": 4, "b": 4}),
 }
 
 

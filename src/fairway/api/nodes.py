@@ -74,7 +74,7 @@ def node(
         can_save=meta.annotations.get(objects.CAN_PAUSE) == objects.TO_DISK,
         chooser=chooser(meta.labels),
         devices=devices(said, capacity.get(GPU, 0) // 1000, zones),
-        numa=tuple(Numa(index, amounts_of(_offered(zone))) for index, zone in enumerate(zones)),
+        numa=tuple(_group(index, zone, meta.labels) for index, zone in enumerate(zones)),
     )
 
 
@@ -119,6 +119,12 @@ def _listed(text: str) -> tuple[Device, ...]:
     if len({one.index for one in found}) < len(found) or any(one.index < 0 for one in found):
         raise Malformed(f"found {shown(text)}; each device has an index of its own, from 0")
     return found
+
+
+def _group(index: int, zone: objects.Zone, labels: dict[str, str]) -> Numa:
+    """What is free of it counts where the kubelet chooses: elsewhere it is known who holds what."""
+    told = {one.name: one.available for one in zone.resources if one.available is not None}
+    return Numa(index, amounts_of(_offered(zone)), amounts_of(told) if told and chooser(labels) == "Kubelet" else None)
 
 
 def _offered(zone: objects.Zone) -> dict[str, Quantity]:

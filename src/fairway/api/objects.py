@@ -419,6 +419,7 @@ class ZoneResource(Part, frozen=True):
     name: str
     allocatable: Quantity = 0
     capacity: Quantity = 0
+    available: Quantity | None = None
 
 
 class Zone(Part, frozen=True):

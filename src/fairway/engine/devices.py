@@ -135,10 +135,16 @@ def _take(offered: dict[str, int], amounts: Iterable[tuple[str, int]]) -> None:
 
 
 def _offers_of(draft: Draft, row: int) -> Offers:
-    """What is left in each NUMA group, as far as its holders are known."""
-    left = {one.index: dict(one.capacity) for one in draft.snapshot.nodes[row].numa}
+    """What is left in each NUMA group, as far as its holders are known. Where only what is free is told, what comes
+    free of the node may be of any group."""
+    snapshot, numa = draft.snapshot, draft.snapshot.nodes[row].numa
+    left = {one.index: dict(one.capacity) for one in numa}
     for group, offered in left.items():
         _take(offered, draft.groups.get((row, group), {}).items())
+    for offered, name, amount in ((left[one.index], *it) for one in numa for it in one.free or ()):
+        column = snapshot.resources.index(name) if name in snapshot.resources else None
+        gained = 0 if column is None else max(0, int(draft.free[column, row] - snapshot.free[column, row]))
+        offered[name] = min(offered.get(name, amount), amount + gained)
     return left
 
 

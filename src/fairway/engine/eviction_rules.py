@@ -18,8 +18,8 @@ from .cycle import Cycle
 from .model import GPU, Running, Workload
 from .plan import Cause, Facts
 from .policy import DAY
-from .queueing import is_aged, precedes
-from .quota import ALL, Account, Branch, Demand
+from .queueing import NO_SHARE, is_aged, precedes
+from .quota import Account, Branch, Demand
 from .resources import DEVICE
 from .runtimes import HOUR
 
@@ -54,6 +54,11 @@ class EvictionRule:
     side: Callable[[str], str] = str
     keeps_first: bool = False
     is_mixed: bool = False
+
+    @property
+    def means(self) -> Cause:
+        """What decides how it is tried: a mixed rule goes by what other queues may lose."""
+        return Cause.RECLAIMED if self.is_mixed else self.cause
 
     def ranked(self, queues: Iterable[str]) -> tuple[float, ...]:
         """The rank of several: of the one least above its share."""
@@ -141,7 +146,7 @@ def _reclaim(workload: Workload, pool: str, cycle: Cycle, *, is_within: bool) ->
     @cache
     def sides(queue: str) -> tuple[list[Entry], bool, list[Entry]]:
         """What is governed here under the common ancestor, resource by resource; whether it is asked; that there."""
-        levels = {one: branch.below(cycle.tree.branches[queue], one) for one in cycle.tree.resources}
+        levels = {one: branch.below(cycle.tree.branches[queue], pool, one) for one in cycle.tree.resources}
         mine, theirs = ([it for one, at in levels.items() for it in _entries(at[side], one, pool)] for side in (0, 1))
         return mine, any(asked.get(resource) for _, resource in mine), theirs
 
@@ -152,9 +157,9 @@ def _reclaim(workload: Workload, pool: str, cycle: Cycle, *, is_within: bool) ->
 
     @cache
     def way(queue: str) -> list[list[Account]]:
-        """Those from the level under the common ancestor down to the queue."""
+        """Those from the level under the common ancestor down to the queue, of queues with quotas for the pool."""
         line = cycle.tree.branches[queue].line
-        return [own(at, pool) for at in reversed(line[: line.index(top(queue)) + 1])]
+        return [own for at in reversed(line[: line.index(top(queue)) + 1]) if (own := at.own(pool))]
 
     def queues() -> list[str]:
         return borrowers(branch, pool, cycle)
@@ -215,9 +220,9 @@ def borrowers(branch: Branch, pool: str, cycle: Cycle) -> list[str]:
     common ancestor."""
     lending, tree = set[str](), cycle.tree
     for resource in tree.resources:
-        line = branch.governing(resource)
+        line = branch.governing(pool, resource)
         for at, parent in zip(line, (*line[1:], None)):
-            for other in tree.governed(parent.children if parent else tree.roots, resource):
+            for other in tree.governed(parent.children if parent else tree.roots, pool, resource):
                 accounts = (one for one, _ in _entries(other, resource, pool))
                 if other is not at and any(one.held[resource] > one.guaranteed.get(resource, 0) for one in accounts):
                     lending.add(other.queue.name)
@@ -230,9 +235,9 @@ def over_share(workload: Workload, pool: str, cycle: Cycle, *, has_started: bool
     is above that in a resource that is requested and governed there."""
     asked = cycle.asked(workload, pool)
     more = {} if has_started else asked
-    leaf = next((at for at in cycle.tree.branches[workload.queue].path if own(at, pool)), None)
+    leaf = next((at for at in cycle.tree.branches[workload.queue].path if at.own(pool)), None)
     above = [
-        (resource, one) for one in (own(leaf, pool) if leaf else ()) for resource in one.resources
+        (resource, one) for one in (leaf.own(pool) if leaf else ()) for resource in one.resources
         if asked.get(resource) and one.held[resource] + more.get(resource, 0) > one.share[resource]
     ]  # fmt: skip
     if leaf is None or not above:
@@ -241,29 +246,20 @@ def over_share(workload: Workload, pool: str, cycle: Cycle, *, has_started: bool
     return Facts(queue=leaf.queue.name, bounds=bounds, used={resource: one.held[resource] for resource, one in above})
 
 
-def own(branch: Branch, pool: str) -> list[Account]:
-    """The accounts of one queue that a workload in the pool counts in."""
-    return [branch.accounts[name] for name in (pool, ALL) if name in branch.accounts]
-
-
 def _entries(branch: Branch, resource: str, pool: str) -> list[Entry]:
-    """Those of the same that govern a resource."""
-    return [(one, resource) for one in own(branch, pool) if resource in one.share]
-
-
-def governs(branch: Branch, pool: str, asked: Demand) -> bool:
-    """Whether any of what is asked is governed here."""
-    return any(asked.get(resource) for account in own(branch, pool) for resource in account.resources)
+    """The accounts of one queue that a workload in the pool counts in and that govern a resource."""
+    return [(one, resource) for one in branch.own(pool) if resource in one.share]
 
 
 def saturation(accounts: list[Account]) -> float:
-    """The largest allocated ÷ share; infinite where something is held without a share."""
+    """The largest allocated ÷ share."""
     return max([ratio(one, resource) for one in accounts for resource in one.resources], default=0.0)
 
 
 def ratio(account: Account, resource: str) -> float:
+    """Allocated ÷ share; what is held without a share, as a part of what is live, weighs more than all that is."""
     held, share = account.held[resource], account.share[resource]
-    return held / share if share else inf if held > 0 else 0.0
+    return held / share if share else NO_SHARE * held / max(1, account.live.get(resource, 0))
 
 
 def stays_fair(workload: Workload, taken: Sequence[tuple[str, Demand]], pool: str, cycle: Cycle) -> bool:
@@ -273,12 +269,12 @@ def stays_fair(workload: Workload, taken: Sequence[tuple[str, Demand]], pool: st
     moved = {resource for amounts in (cycle.asked(workload, pool), *given) for resource in amounts if amounts[resource]}
     branches = [cycle.tree.branches[queue] for queue, _ in taken]
     for resource in moved.intersection(cycle.tree.resources):
-        lines = [one.governing(resource) for one in branches]
+        lines = [one.governing(pool, resource) for one in branches]
         touched = {id(line[at]): line[at:] for line in lines for at in range(len(line))}
-        line = cycle.tree.branches[workload.queue].governing(resource)
+        line = cycle.tree.branches[workload.queue].governing(pool, resource)
         for level, at in enumerate(line):
             siblings = [one for one, *above in touched.values() if one is not at and above == [*line[level + 1 :]]]
-            for mine in own(at, pool) if siblings else ():
+            for mine in at.own(pool) if siblings else ():
                 for other in (one.accounts[mine.pool] for one in siblings if mine.pool in one.accounts):
                     if resource not in mine.share or not other.share.get(resource):
                         continue
@@ -293,7 +289,7 @@ def stays_fair(workload: Workload, taken: Sequence[tuple[str, Demand]], pool: st
 def within_guaranteed(workload: Workload, pool: str, cycle: Cycle) -> bool:
     """Whether its queue, with it, stays within what it is guaranteed there, of all that is governed."""
     branch, asked = cycle.tree.branches[workload.queue], cycle.asked(workload, pool)
-    return governs(branch, pool, asked) and all(one.keeps_within(one.guaranteed, asked) for one in own(branch, pool))
+    return branch.governs(pool, asked) and all(one.keeps_within(one.guaranteed, asked) for one in branch.own(pool))
 
 
 def young(one: Running, least: float, cycle: Cycle) -> Shield | None:

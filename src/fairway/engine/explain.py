@@ -108,7 +108,7 @@ def _in_pool(draft: Draft, ask: Ask, pool: str) -> Why:
         return Reason.LEVEL_UNKNOWN, Facts(pool=pool, level=unknown[0])
     empty, bare = _emptied(draft), ask._replace(allowed=None, beside=None)
     if not may_fit(draft, ask, pool) and not _grows(empty, ask, pool):
-        reason = Reason.NO_DEVICE if _lacks_devices(empty, ask, pool) else Reason.NEVER_FITS
+        reason = Reason.NO_DEVICE if _lacks_devices(empty, ask, pool, _mask) else Reason.NEVER_FITS
         return reason, replace(_facts(empty, bare, pool), would_fit=None)
     if not draft.policy.tells_why:
         return Reason.NO_ROOM, Facts(pool=pool)
@@ -117,6 +117,8 @@ def _in_pool(draft: Draft, ask: Ask, pool: str) -> Why:
     facts, parts = _facts(draft, ask, pool), asked_of(draft, ask, pool)
     if facts.level and all(room_for(draft, shape, ask.allowed).sum() >= size for _, shape, size in parts):
         return Reason.NO_DOMAIN, facts
+    if _lacks_devices(draft, ask, pool, _open):
+        return Reason.NO_DEVICE, facts
     return (Reason.NO_ROOM if facts.missing else Reason.FRAGMENTED), facts
 
 
@@ -146,9 +148,11 @@ def _emptied(draft: Draft) -> Draft:
 
 
 def _recovered(node: Node) -> Node:
-    """The node without the taints that Kubernetes sets by its state: cordoned, NotReady, under pressure."""
+    """The node with its groups free, without the taints that Kubernetes sets by its state: cordoned, NotReady, under
+    pressure."""
     taints = tuple(one for one in node.taints if not one.key.startswith(STATE))
-    return node if taints == node.taints else replace(node, taints=taints)
+    is_same = taints == node.taints and all(one.free is None for one in node.numa)
+    return node if is_same else replace(node, taints=taints, numa=tuple(replace(one, free=None) for one in node.numa))
 
 
 def _grows(empty: Draft, ask: Ask, pool: str) -> bool:
@@ -170,14 +174,15 @@ def _pods_in(offered: dict[str, int], draft: Draft, request: Request) -> int:
     return min(room, default=1)
 
 
-def _lacks_devices(empty: Draft, ask: Ask, pool: str) -> bool:
-    """Whether amounts alone would let every podset fit, and devices do not."""
-    parts = [(shape, size, np.where(cache_of(empty).mask(shape), count_room(empty, shape.request, ...), 0))
-             for _, shape, size in asked_of(empty, ask, pool)]
+def _lacks_devices(draft: Draft, ask: Ask, pool: str, nodes: Callable[[Draft, Shape], Mask]) -> bool:
+    """Whether amounts alone would let every podset fit on those nodes, and devices do not."""
+    allowed = True if ask.allowed is None else ask.allowed
+    parts = [(shape, size, np.where(nodes(draft, shape) & allowed, count_room(draft, shape.request, ...), 0))
+             for _, shape, size in asked_of(draft, ask, pool)]
     if any(shape.pod.gpu_memory and not shape.request.is_known for shape, _, _ in parts):
         return True
     return all(plain.sum() >= size for _, size, plain in parts) and any(
-        np.minimum(plain, device_room(empty, shape, ...)).sum() < size for shape, size, plain in parts
+        np.minimum(plain, device_room(draft, shape, ...)).sum() < size for shape, size, plain in parts
     )
 
 
@@ -207,9 +212,14 @@ def _facts(draft: Draft, ask: Ask, pool: str) -> Facts:
     )
 
 
+def _mask(draft: Draft, shape: Shape) -> Mask:
+    """Nodes that could take the pod if empty, devices apart."""
+    return cache_of(draft).mask(shape)
+
+
 def _open(draft: Draft, shape: Shape) -> Mask:
     """Nodes that could take the pod if empty, else also those whose devices never serve it, else those too small."""
-    mask = cache_of(draft).mask(shape)
+    mask = _mask(draft, shape)
     serving = mask & (cache_of(_emptied(draft)).room(shape) > 0)
     return next((one for one in (serving, mask) if one.any()), open_nodes(draft.snapshot, shape.pod, shape.pool))
 

@@ -275,10 +275,11 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Numa:
-    """What one NUMA group of a node offers."""
+    """What one NUMA group of a node offers; how much of it is free, where others choose and that is told."""
 
     index: int
     capacity: Amounts
+    free: Amounts | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ before at the end.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from heapq import heapify, heapreplace
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from .devices import choose, room_of, shared_room
 from .draft import Draft
 from .feasibility import Counts, Piece, Rows, Shape, Values, labels_of, open_nodes, pick, pool_row
 from .model import Admission, NodeShare, PodSet, PodSetPlacement, Topology, Workload
+from .packing import MOST_PODS, MOST_ROWS, Alike, Packing
 from .placement_cache import PlacementCache, Ranking, Slots
 from .pod_affinity import admits, apart, attracts, bears, bound_to_itself, is_drawn, likes, looks_beside
 from .resources import DEVICE
@@ -30,6 +31,8 @@ ANYWHERE = Topology()
 _NOTHING = np.zeros(0, np.int64)
 MOST_MEETINGS = 16  # domains in which podsets that must meet are tried
 Placements = tuple[PodSetPlacement, ...]
+Pieces = Mapping[str, list[Piece]]  # of podsets, by name
+NOWHERE: Pieces = {}
 Asked = tuple[PodSet, Shape, int]  # a podset, its class in a pool, and how many of its pods are asked for
 
 
@@ -180,7 +183,8 @@ def _regions(draft: Draft, tree: DomainTree, parts: list[Part], wanted: Wanted) 
 def _together(draft: Draft, tree: DomainTree, parts: list[Part]) -> Placements | None:
     """All podsets: those first beside which others must run, then that with the fewest places. If they do not fit so,
     the other way round, then with those that must meet in one domain, then spread instead of packed or the reverse, for
-    that is a wish by which one podset may leave the other no place; then out of each other's way."""
+    that is a wish by which one podset may leave the other no place; then out of each other's way; last, of a few pods
+    and nodes, in any way there is."""
     rooms = {part.podset.name: _room(draft, part, parts) for part in parts}
     scarcity = {part.podset.name: int(rooms[part.podset.name].sum()) // part.size for part in parts}
     if not all(scarcity.values()):
@@ -191,12 +195,43 @@ def _together(draft: Draft, tree: DomainTree, parts: list[Part]) -> Placements |
     other = "Spread" if all(part.strategy == "Binpack" for part in parts) else "Binpack"
     turned = [part._replace(strategy=other) for part in order]
     aside = (_aside(some, rooms) for some in (order, order[::-1]))
-    for some in chain((order, order[::-1]), _meetings(draft, order, rooms), (turned, turned[::-1]), aside):
+    orders = chain((order, order[::-1]), _meetings(draft, order, rooms), (turned, turned[::-1]), aside)
+    for some, given in chain(zip(orders, repeat(NOWHERE)), _packed(draft, tree, order, rooms)):
         with draft.trial():
-            placed = _in_order(draft, tree, some)
+            placed = _in_order(draft, tree, some, given)
         if placed is not None:
             return tuple(sorted(placed, key=lambda one: [part.podset.name for part in parts].index(one.name)))
     return None
+
+
+def _packed(
+    draft: Draft, tree: DomainTree, parts: list[Part], rooms: Mapping[str, Counts]
+) -> Iterator[tuple[list[Part], Pieces]]:
+    """The podsets, and where they go if all ways are tried; none where pods are many or look beside them."""
+    fields = np.array([rooms[part.podset.name] for part in parts])
+    rows = tree.rows[fields[:, tree.rows].any(axis=0)]
+    is_bound = any(part.topology.segments or part.anchors is not None or looks_beside(part.shape.pod)
+                   or is_drawn(part.shape.pod, draft.standing) for part in parts)  # fmt: skip
+    if is_bound or len(rows) > MOST_ROWS or sum(part.size for part in parts) > MOST_PODS:
+        return
+    packing = Packing(
+        draft.free[:, rows].T.tolist(), [_alike(tree, part, rooms[part.podset.name], rows) for part in parts]
+    )
+    if packing.is_found():
+        ends = np.cumsum([part.size for part in parts])
+        groups = (np.unique(each, return_counts=True) for each in np.split(np.array(packing.rows), ends[:-1]))
+        pieces = (list(zip(rows[at].tolist(), counts.tolist())) for at, counts in groups)
+        yield parts, dict(zip((part.podset.name for part in parts), pieces))
+
+
+def _alike(tree: DomainTree, part: Part, room: Counts, rows: Rows) -> Alike:
+    """What a podset asks of these rows."""
+    room, domain = room[rows], np.zeros(len(rows), np.int64)
+    if required := part.topology.required:
+        level = tree.levels.index(required)
+        domain = tree.codes[level][rows].astype(np.int64)
+        room = np.where(tree.is_named[level][domain], room, 0)
+    return Alike(part.size, part.shape.request.needs, room.tolist(), domain.tolist())
 
 
 def _aside(parts: list[Part], rooms: Mapping[str, Counts]) -> list[Part]:
@@ -235,12 +270,12 @@ def _domains(draft: Draft, key: str, rooms: list[Counts], sizes: list[int]) -> I
             yield codes == domain
 
 
-def _in_order(draft: Draft, tree: DomainTree, parts: list[Part]) -> Placements | None:
-    """One podset after the other, each taking its room of the draft."""
+def _in_order(draft: Draft, tree: DomainTree, parts: list[Part], given: Pieces = NOWHERE) -> Placements | None:
+    """One podset after the other, each taking its room of the draft; there where it is `given`."""
     placed = []
     for part in parts:
         is_single = looks_beside(part.shape.pod) or is_drawn(part.shape.pod, draft.standing)
-        pieces = _singly(draft, tree, part) if is_single else _batched(draft, tree, part)
+        pieces = given.get(part.podset.name) or (_singly if is_single else _batched)(draft, tree, part)
         whole = _shares(draft, part, pieces or [])
         if pieces is None or len(whole) < len(pieces):
             return None

@@ -21,7 +21,7 @@ from .draft import Draft
 from .feasibility import Values
 from .model import Queue, Workload
 from .policy import DAY, Policy
-from .quota import ALL, Branch, Demand, QueueTree
+from .quota import Branch, Demand, QueueTree
 from .resources import DEVICE
 from .runtimes import RuntimeGroup, job_family
 from .snapshot import TURN, ByWorkload, Memo, Numbers, largest_node
@@ -254,7 +254,8 @@ def numbered(name: str, line: list[Workload], memo: Memo, *, is_learned: bool) -
 @dataclass(slots=True, eq=False)
 class QueueNode:
     """A queue with something waiting in it or below. `key`: among its siblings; `keys`: of its children, the first
-    first. `terms`: what the key is made of, by governed resource, the same as long as the heads are alike."""
+    first. `seen`: what is judged: it, or where it governs nothing that the head asks for, the first below it on the way
+    to the head that does. `terms`: what the key is made of, by governed resource, the same while heads are alike."""
 
     branch: Branch
     line: "Queued | None" = None
@@ -263,8 +264,13 @@ class QueueNode:
     keys: list[QueueKey] = field(default_factory=list)
     children: dict[str, "QueueNode"] = field(default_factory=dict)
     equivalence: tuple[object, ...] = ()
+    seen: Branch | None = None
     terms: tuple[KeyTerm, ...] = ()
     size: float = 0.0
+
+    def likeness(self, head: Workload, *, by_queue: bool) -> tuple[object, ...]:
+        """What heads for which the terms are the same have in common."""
+        return id(head.podsets), head.pools, (by_queue or self.seen is not self.branch) and head.queue
 
 
 class Queued(Protocol):
@@ -336,10 +342,9 @@ class Order:
 
     def _key(self, node: QueueNode, head: Workload) -> QueueKey:
         """The nine keys; the smaller goes first. What is not governed takes no part."""
-        equivalence = id(head.podsets), head.pools, self._has_pools and head.queue
-        if equivalence != node.equivalence or not self._is_steady:
+        if node.likeness(head, by_queue=self._has_pools) != node.equivalence or not self._is_steady:
             self._read(node, head)
-            node.equivalence = equivalence
+            node.equivalence = node.likeness(head, by_queue=self._has_pools)
         above = beyond = starves = False
         dominant = bare = 0.0
         for held, resource, more, share, owed in node.terms:
@@ -359,18 +364,20 @@ class Order:
                 dominant = then
             if now > bare:
                 bare = now
-        queue = node.branch.queue
-        return above, beyond, -queue.priority, starves, dominant, bare, node.size, queue.created, queue.name
+        queue, name = (node.seen or node.branch).queue, node.branch.queue.name
+        return above, beyond, -queue.priority, starves, dominant, bare, node.size, queue.created, name
 
     def _read(self, node: QueueNode, head: Workload) -> None:
         """Look up what the key of a queue with such a head is made of."""
         (pool, asked), terms, size = self._asks(head), [], 0.0
-        for name in (pool, ALL):
-            if account := node.branch.accounts.get(name):
-                for resource in account.resources:
-                    share, owed = account.share[resource], account.guaranteed.get(resource, 0)
-                    terms.append((account.held, resource, asked.get(resource, 0), share, owed))
-                    size = max(size, share / max(1, self._tree.capacity[name].get(resource, 0)))
+        line = self._tree.branches[head.queue].path
+        below = line[: line.index(node.branch)] if node.branch in line else ()
+        node.seen = next((at for at in (node.branch, *below[::-1]) if at.governs(pool, asked)), node.branch)
+        for account in node.seen.own(pool):
+            for resource in account.resources:
+                share, owed = account.share[resource], account.guaranteed.get(resource, 0)
+                terms.append((account.held, resource, asked.get(resource, 0), share, owed))
+                size = max(size, share / max(1, self._tree.capacity[account.pool].get(resource, 0)))
         node.terms, node.size = tuple(terms), size
 
 

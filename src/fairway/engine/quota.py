@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
+from itertools import chain, product
 from math import log
 from operator import attrgetter
 from typing import TypeVar, cast
@@ -34,7 +34,7 @@ class Account:
     cannot be preempted; `absent`: that of pods that running gangs lost; `demand`: held and waited for."""
 
     def __init__(self, queue: Queue, pool: str, live: Demand) -> None:
-        self.queue, self.pool = queue, pool
+        self.queue, self.pool, self.live = queue, pool, live
         self.guaranteed, self.limit, self.weight = dict[str, int](), dict[str, int](), dict[str, float]()
         for quota in queue.quotas:
             if quota.pool == pool:
@@ -68,7 +68,7 @@ def absolute(share: Share, live: int) -> int:
 class Branch:
     """A queue in the tree. `path`: itself first, its root last; empty where parents lead to none. `line`: that without
     parents that have no quotas, which are transparent. `ledgers`, by pool: its accounts, then its ancestors'.
-    `resources`: those it governs in any pool."""
+    `governed`: pools and the resources that it governs there, by a quota for the pool or for all."""
 
     queue: Queue
     children: list["Branch"] = field(default_factory=list)
@@ -76,21 +76,29 @@ class Branch:
     line: tuple["Branch", ...] = ()
     accounts: dict[str, Account] = field(default_factory=dict)
     ledgers: dict[str, tuple[Account, ...]] = field(default_factory=dict)
-    resources: frozenset[str] = frozenset()
+    governed: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def is_plain(self) -> bool:
         """It holds workloads, and none of its path has a condition for them but quota."""
         return bool(self.path) and not self.children and all(_is_open(one.queue) for one in self.path)
 
-    def governing(self, resource: str) -> tuple["Branch", ...]:
-        """Itself, then the queues above that govern a resource; without one: that have quotas."""
-        return (self, *(at for at in self.path[1:] if resource in at.resources)) if resource else self.line
+    def own(self, pool: str) -> list[Account]:
+        """The accounts of this queue that a workload in the pool counts in."""
+        return [self.accounts[name] for name in (pool, ALL) if name in self.accounts]
 
-    def below(self, other: "Branch", resource: str = "") -> tuple["Branch", "Branch"]:
+    def governs(self, pool: str, asked: Demand) -> bool:
+        """Whether any of what is asked is governed here."""
+        return any(asked.get(resource) for account in self.own(pool) for resource in account.resources)
+
+    def governing(self, pool: str, resource: str) -> tuple["Branch", ...]:
+        """Itself, then the queues above that govern a resource in a pool; without one: that have quotas."""
+        return (self, *(at for at in self.path[1:] if (pool, resource) in at.governed)) if resource else self.line
+
+    def below(self, other: "Branch", pool: str = "", resource: str = "") -> tuple["Branch", "Branch"]:
         """The level under the lowest common ancestor, here and there, of two that are not in one line of descent; of
-        those that govern a resource, if one is named."""
-        lines = zip(self.governing(resource)[::-1], other.governing(resource)[::-1])
+        those that govern a resource in a pool, if one is named."""
+        lines = zip(self.governing(pool, resource)[::-1], other.governing(pool, resource)[::-1])
         return next(pair for pair in lines if pair[0] is not pair[1])
 
 
@@ -160,8 +168,9 @@ class QueueTree:
         self.has_max_wait = any(queue.max_wait is not None for queue in snapshot.queues.values())
         self._grow()
         self._fill()
-        for resource in self.resources:
-            dealt = {pool: total.get(resource, 0) for pool, total in self._dealt.items()}
+        alike = [tuple(self._dealt)] if len(self.pools) == 1 else [(pool,) for pool in self._dealt]  # ALL is first
+        for resource, pools in product(self.resources, alike):
+            dealt = {pool: self._dealt[pool].get(resource, 0) for pool in pools}
             self._divide(self.roots, resource, dealt, frozenset())
 
     # The tree and what is live in it
@@ -178,8 +187,9 @@ class QueueTree:
             for quota in branch.queue.quotas:
                 if quota.pool in self.capacity and (quota.guaranteed or quota.limit):
                     account = branch.accounts[quota.pool] = Account(branch.queue, quota.pool, self.capacity[quota.pool])
-                    branch.resources |= frozenset(account.resources)
-        self.resources = sorted(frozenset[str]().union(*(branch.resources for branch in self.branches.values())))
+                    around = pools if quota.pool == ALL else (ALL,) if len(pools) == 1 else ()
+                    branch.governed |= frozenset(product((quota.pool, *around), account.resources))
+        self.resources = sorted({one for branch in self.branches.values() for _, one in branch.governed})
         self.roots = [one for one in self.branches.values() if not one.queue.parent]
         for branch in self._walk(self.roots):
             parent = self.branches.get(branch.queue.parent)
@@ -339,8 +349,9 @@ class QueueTree:
 
     def _divide(self, branches: list[Branch], resource: str, dealt: Demand, above: frozenset[str]) -> None:
         """Deal out what the parent is due of a resource, by pool; a queue that does not govern it stands for those
-        below it. `above`: the pools where a queue above governs it, whose share binds."""
-        branches = list(self.governed(branches, resource))
+        below it. `dealt`: pools in which the same queues govern it. `above`: those where one above does, whose share
+        binds."""
+        branches = list(self.governed(branches, next(iter(dealt)), resource))
         for pool, total in dealt.items():
             accounts = [branch.accounts[pool] for branch in branches if pool in branch.accounts]
             asking = [one for one in accounts if resource in one.share and one.asked(resource) > 0]
@@ -349,11 +360,12 @@ class QueueTree:
             if branch.children:
                 self._hand_down(branch, resource, dealt, above)
 
-    def governed(self, branches: Iterable[Branch], resource: str) -> Iterator[Branch]:
-        """Queues that govern a resource, and leaves; another parent is transparent: its children count in its place."""
+    def governed(self, branches: Iterable[Branch], pool: str, resource: str) -> Iterator[Branch]:
+        """Queues that govern a resource in a pool, and leaves; another parent is transparent: its children count in its
+        place."""
         for branch in branches:
-            is_seen = resource in branch.resources or not branch.children
-            yield from (branch,) if is_seen else self.governed(branch.children, resource)
+            is_seen = (pool, resource) in branch.governed or not branch.children
+            yield from (branch,) if is_seen else self.governed(branch.children, pool, resource)
 
     def _hand_down(self, branch: Branch, resource: str, dealt: Demand, above: frozenset[str]) -> None:
         """Those below divide the queue's share of each pool, at most that of all pools; of a single pool both are one.

@@ -70,7 +70,7 @@ def _take(candidates: CandidateSet, workload: Workload) -> Verdict | None:
         verdict = _try(candidates, workload, Way(frozenset(neighbours)))
         if not isinstance(verdict, Way | None):
             return verdict
-    for _ in range(MOST_TRIES.get(candidates.rule.cause, 1)):
+    for _ in range(MOST_TRIES.get(candidates.rule.means, 1)):
         found = _try(candidates, workload, way)
         if not isinstance(found, Way):
             return found
@@ -96,12 +96,12 @@ def _try(candidates: CandidateSet, workload: Workload, way: Way) -> Verdict | Wa
 def _other_way(search: Search, way: Way, *, is_placed: bool) -> Way:
     """Where a queue above the workload would be too saturated, its own branch gives first; where small victims used up
     what their queues may lose, large ones go; else what cannot be moved, or was the cheapest, is not tried again."""
-    cause, stuck = search.candidates.rule.cause, way.stuck
+    rule, stuck = search.candidates.rule, way.stuck
     if way.bounds is LIMITS and not way.largest_last:
         stuck = frozenset(_stuck(search) if is_placed else {candidate.key for candidate in search.taken[:1]})
-    if is_placed and cause is not Cause.CONSOLIDATED and way.bounds is LIMITS:
+    if is_placed and rule.cause is not Cause.CONSOLIDATED and way.bounds is LIMITS:
         return way._replace(bounds=SHARES, stuck=stuck)
-    if not is_placed and cause is Cause.RECLAIMED and search.is_spent and not way.was_last:
+    if not is_placed and rule.means is Cause.RECLAIMED and search.is_spent and not way.was_last:
         return way._replace(bounds=LIMITS, largest_last=True, was_last=True, stuck=stuck)
     return Way(way.barred | stuck, was_last=way.was_last)
 
@@ -155,13 +155,14 @@ def _fill_back(search: Search, *, is_freed: bool) -> None:
     that must give room, the core, where their surplus is enough."""
     draft, is_wide = search.cycle.draft, sum(search.cycle.least(search.workload)) > 1
     is_social = search.cycle.snapshot.is_social
+    is_aligned = any(podset.pod.alignment_required for podset in search.workload.podsets)
     tries, line = MOST_SPARED if is_wide or is_social or is_freed else 0, search.candidates.in_order(search.taken)
     while line:
         candidate = line.pop()
         if candidate.pod is not None and draft.running[candidate.key].is_leaving:
             continue  # a part of its core
         has_room = has_room_beside(search, candidate)
-        may_stay = has_room and not is_social  # else what remains is a neighbour
+        may_stay = has_room and not (is_social or is_aligned)  # else what remains is a neighbour, or of its group
         if (has_room or tries) and spares(search, candidate, stays=may_stay):
             search.taken.remove(candidate)
         elif candidate.pod is None and not candidate.victim.lost and not is_social:
@@ -273,7 +274,7 @@ def is_fair(search: Search) -> bool:
     evicted = [candidate.victim for candidate in search.taken if draft.running[candidate.key].moves_to is None]
     if search.candidates.rule.cause is Cause.CONSOLIDATED:
         return not evicted and not _over_budget(search)
-    if search.candidates.rule.cause is Cause.RECLAIMED or search.candidates.rule.is_mixed:
+    if search.candidates.rule.means is Cause.RECLAIMED:
         own = search.workload.queue
         pairs = ((one.one.workload.queue, one.core.counted) for one in evicted)
         others = [*{(queue, id(lost)): (queue, lost) for queue, lost in pairs if queue != own}.values()]

@@ -187,11 +187,13 @@ class PlanView:
         return {queue.parent for queue in self.snapshot.queues.values()}
 
     @cached_property
-    def governing(self) -> set[tuple[str, str]]:
-        """Queues and what they have quotas of in a pool that is there; a parent without is transparent for it."""
-        known = {"*", *(pool.name for pool in self.snapshot.pools)}
-        return {(name, resource) for name, queue in self.snapshot.queues.items() for one in queue.quotas
-                if one.pool in known for resource, _ in (*one.guaranteed, *one.limit)}  # fmt: skip
+    def governing(self) -> set[tuple[str, str, str]]:
+        """Queues, pools, and what of them they have quotas of; a parent without is transparent there for it. A quota
+        for all pools is one for each; one for the only pool is one for all."""
+        pools = [pool.name for pool in self.snapshot.pools]
+        alike = {"*": ("*", *pools)} | {name: (name, *("*" for _ in pools[:1] if len(pools) == 1)) for name in pools}
+        return {(name, pool, resource) for name, queue in self.snapshot.queues.items() for one in queue.quotas
+                for resource, _ in (*one.guaranteed, *one.limit) for pool in alike.get(one.pool, ())}  # fmt: skip
 
     def path(self, workload: Workload) -> Path:
         return self.paths.get(workload.queue, ())

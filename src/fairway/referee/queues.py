@@ -295,7 +295,7 @@ def invalid_share(view: PlanView) -> str:
     is_wrong = (books.share < 0) | (books.share > np.minimum(asked, np.maximum(books.limit, books.owed)))
     groups: dict[tuple[str, str, str], list[int]] = defaultdict(list)
     for row, (queue, pool, resource) in enumerate(books.names):
-        owners = (one.name for one in view.paths[queue][1:] if (one.name, resource) in view.governing)
+        owners = (one.name for one in view.paths[queue][1:] if (one.name, pool, resource) in view.governing)
         groups[next(owners, ""), pool, resource].append(row)
     for (parent, pool, resource), rows in groups.items():
         around = ("*",) if pool != "*" else tuple(one.name for one in snapshot.pools if len(snapshot.pools) == 1)

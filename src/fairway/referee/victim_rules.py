@@ -242,7 +242,8 @@ class VictimRules:
             yield item.key, "Entitled", "beyond its share"
         due = books.owed if self.is_within(at, victims) else np.maximum(books.owed, books.share)
         branches: dict[tuple[str, str], list[int]] = defaultdict(list)
-        theirs, mine = self.view.governing, {queue.name for queue in self.view.path(item.workload)}
+        mine, pool = {queue.name for queue in self.view.path(item.workload)}, item.admission.pool
+        theirs = {(name, resource) for name, within, resource in self.view.governing if within == pool}
         for one, resource in product(reclaimed, sorted({resource for _, resource in theirs})):
             names = [queue.name for queue in self.view.path(self.laid.items[one].workload) if queue.name not in mine]
             branches[next((name for name in reversed(names) if (name, resource) in theirs), ""), resource].append(one)
