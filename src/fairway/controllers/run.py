@@ -20,7 +20,14 @@ from msgspec import structs
 from fairway import LEASE
 from fairway.api import objects
 from fairway.api.alone import is_alone
-from fairway.api.objects import NamespaceObject, NodeObject, Object, PodObject, PriorityClassObject
+from fairway.api.objects import (
+    LimitRangeObject,
+    NamespaceObject,
+    NodeObject,
+    Object,
+    PodObject,
+    PriorityClassObject,
+)
 from fairway.api.owners import GROUPS, OWNERS
 from fairway.api.quantities import time_text
 from fairway.api.types import UsageMonthObject, WorkloadObject
@@ -217,6 +224,10 @@ class Control:
         elif isinstance(seen, NamespaceObject):
             for key in self._cases.inside(seen.metadata.name):  # who is managed there may have changed, too
                 self._writer.agenda.note(key)
+        elif isinstance(seen, LimitRangeObject):  # what its owners ask for is another now
+            for key in self._cases.inside(seen.metadata.namespace) if self._leads else ():
+                self._writer.agenda.note(key)
+            return
         self._reservations.note(kind, seen.metadata.name, is_new=old is None or new is None)
         means.facts.note(kind, old, new)
         means.wake()
