@@ -455,6 +455,13 @@ def test_only_the_controller_says_what_pods_are_made_again():
     assert let_in("Workload", made, is_trusted=True)["metadata"]["annotations"] == {"fairway.dev/pods": "others"}
 
 
+def test_a_template_copied_from_a_pod_loses_what_the_controller_wrote_on_that():
+    made = job()
+    notes = {"fairway.dev/attempt": "job-j/u/1", "fairway.dev/charged": "true", "mine": "kept"}
+    made["spec"]["template"]["metadata"] = {"annotations": notes}
+    assert let_in("Job", made, group="batch")["spec"]["template"]["metadata"]["annotations"] == {"mine": "kept"}
+
+
 def test_only_the_controller_says_as_what_a_workload_is_charged():
     made = workload()
     made["metadata"]["annotations"] = {"fairway.dev/began-as": "others"}

@@ -1,5 +1,7 @@
 """What is refused, with the path of the field; what is warned of; what is filled in."""
 
+import time
+
 import pytest
 
 
@@ -251,6 +253,21 @@ async def test_pods_get_their_defaults(api, pods):
     assert first["ports"] == [{"containerPort": 80, "protocol": "TCP"}]
     assert first["resources"] == {"limits": {"cpu": "2"}, "requests": {"cpu": "2"}}
     assert made["status"]["phase"] == "Pending" and made["status"]["qosClass"] == "Burstable"
+
+
+async def test_a_limit_range_fills_in_what_containers_do_not_say(api, namespace, pods):
+    item = {"type": "Container", "default": {"cpu": "2"}, "defaultRequest": {"memory": "1Gi"}}
+    said = {"metadata": {"name": "r"}, "spec": {"limits": [item]}}
+    made = await api.create(f"/api/v1/namespaces/{namespace}/limitranges", said)
+    usual = {"memory": "1Gi", "cpu": "2"}
+    assert made["spec"]["limits"][0]["defaultRequest"] == usual
+    containers = [container(), container(name="d", resources={"limits": {"cpu": "1"}})]
+    whole = [{"limits": {"cpu": "2"}, "requests": usual}, {"limits": {"cpu": "1"}, "requests": {**usual, "cpu": "1"}}]
+    end, found = time.monotonic() + 20, {}
+    while [one["resources"] for one in found.get("spec", {}).get("containers", ())] != whole:
+        assert time.monotonic() < end, found
+        found = await api.create(pods, pod(containers=containers), dryRun="All")  # a server may have yet to hear of it
+    assert found["status"]["qosClass"] == "Burstable"
 
 
 async def test_jobs_get_their_defaults(api, jobs):

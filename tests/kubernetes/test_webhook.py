@@ -261,12 +261,22 @@ async def test_a_workload_stays_until_it_is_charged_whatever_its_user_removes(pl
                 said = await refusal(ann.patch(one, {"metadata": {"finalizers": left}}))
                 assert "fairway.dev/charge stays until what it used is charged" in said
             await ann.patch(one, {"metadata": {"finalizers": ["fairway.dev/charge"]}})  # another it may
+            for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+                await admin.delete(Ref(PARTS[kind], "fairway"))
+            for note in ("pods", "submitted", "began-as"):  # what pods are made from, and when it is its turn
+                await until(lambda note=note: is_kept(ann, one, f"fairway.dev/{note}"))
             await ann.delete(one)
             await refusal(ann.patch(one, off))
             await admin.patch(one, off)
             await admin.delete(Ref(kinds.NAMESPACES, "owes"))
             await controller.patch(other, off)
             await until(lambda: is_gone(admin, "owes"))
+
+
+async def is_kept(client: Client, where: Ref, note: str) -> bool:
+    """Whether a policy refuses this annotation, once no webhook is asked any more."""
+    said = await refusal(client.patch(where, {"metadata": {"annotations": {note: "x"}}}))
+    return "only the Fairway controller writes" in said
 
 
 async def is_gone(client: Client, namespace: str) -> bool:

@@ -1,8 +1,11 @@
 """Groups of bare pods that have a pod too many, lost one, or are modified."""
 
+import base64
+import zlib
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from simworld import Thing, World, is_true, names, node, pod
 from test_life import play
@@ -12,6 +15,7 @@ from fairway.cli.main import Problem
 from fairway.cli.modify import _change
 from fairway.cli.replicas import find
 from fairway.cli.show import _late
+from fairway.embedded.registry import admit_all
 from fairway.kube import kinds
 from fairway.kube.kinds import Ref, Selection
 
@@ -181,3 +185,28 @@ def test_a_pod_made_again_for_one_that_was_lost_keeps_what_was_modified(restart:
         return await said(world, "g")
 
     assert play(story) == ({("new", "6h")}, "new", "6h")
+
+
+def test_a_pod_is_made_again_in_the_namespace_of_its_workload_whatever_that_says() -> None:
+    """Where no webhook guards what is noted on a Workload, its user makes no pods elsewhere."""
+    async def story(world: World) -> tuple[list[str], list[Thing]]:
+        await group(world, 0, 1, 2, seconds=None, annotations={"fairway.dev/restart": "Pod"})
+        await world.until(lambda: world.is_in("pod-g", "Running"))
+        packed = (await world.workload("pod-g"))["metadata"]["annotations"]["fairway.dev/pods"]
+        said = msgspec.json.decode(zlib.decompress(base64.b64decode(packed)))
+        for one in said:
+            one["metadata"]["namespace"] = "kube-system"
+        forged = base64.b64encode(zlib.compress(msgspec.json.encode(said))).decode()
+        world.door.admit = admit_all
+        change = {"metadata": {"annotations": {"fairway.dev/pods": forged}}}
+        await world.client.patch(Ref(kinds.WORKLOADS, "pod-g", "default"), change)
+        await world.delete(kinds.PODS, "g-1")
+        await world.until(lambda: is_there(world, 2))
+        await world.until(lambda: is_there(world, 3), seconds=30)
+        return names(await world.pods()), await world.client.list(Selection(kinds.PODS, "kube-system"))
+
+    async def is_there(world: World, count: int) -> bool:
+        return len(await world.pods()) == count
+
+    found, elsewhere = play(story, node("n1"))
+    assert sorted(found) == ["g-0", "g-1", "g-2"] and elsewhere == []

@@ -47,6 +47,27 @@ def test_a_job_runs_and_its_workload_tells_its_life() -> None:
     assert is_true(workload, "Admitted") and is_true(workload, "Finished") and not is_true(workload, "Running")
 
 
+def test_what_a_limit_range_adds_to_pods_is_asked_for_by_their_workload() -> None:
+    async def story(world: World) -> list[str]:
+        item = {"type": "Container", "defaultRequest": {"cpu": "2"}}
+        usual = {"metadata": {"name": "usual", "namespace": "default"}, "spec": {"limits": [item]}}
+        await world.client.create(kinds.LIMIT_RANGES, usual)
+        for name in "abc":
+            silent = job(name, seconds=100)
+            del silent["spec"]["template"]["spec"]["containers"][0]["resources"]
+            await world.apply(silent)
+        await world.until(lambda: world.is_in("job-c", "Pending"))
+        await world.until(lambda: is_told(world))
+        await world.client.delete(Ref(kinds.LIMIT_RANGES, "usual", "default"))
+        await world.until(lambda: world.is_in("job-c", "Running"), seconds=10)  # it asks for nothing now
+        return [await world.phase(f"job-{name}") for name in "abc"]
+
+    async def is_told(world: World) -> bool:
+        return (await world.workload("job-c"))["status"].get("reason") == "NoRoom"
+
+    assert play(story, node("n1", cpu=4)) == ["Running"] * 3
+
+
 def test_a_job_that_is_removed_as_it_ends_is_told_to_have_ended() -> None:
     phases: list[str] = []
 

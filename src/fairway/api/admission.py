@@ -286,7 +286,11 @@ def _stays(template: Thing, before: Said | None, review: Review) -> bool:
 
 
 def _complete(template: Thing, review: Review) -> None:
+    """What a pod says on how it ran, copied into a template, goes: no pod may be made with it."""
     kind = (review.group, review.kind)
+    if notes := part(template, "metadata", "annotations"):
+        own = {key: text for key, text in notes.items() if key not in objects.OF_CONTROLLER}
+        at(template, ("metadata",))["annotations"] = own
     if kind in owners.GATED:
         inherit(template, review.new, review.old)
     _gate(template) if _waits_at_gates(kind) else _steer(template)

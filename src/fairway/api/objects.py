@@ -395,6 +395,21 @@ class NamespaceObject(Object, frozen=True):
     """A Namespace: its labels are all that is read."""
 
 
+class RangeItem(Part, frozen=True):
+    type: str = ""
+    default_request: dict[str, Quantity] = {}
+
+
+class RangeSpec(Part, frozen=True):
+    limits: tuple[RangeItem, ...] = ()
+
+
+class LimitRangeObject(Object, frozen=True):
+    """What containers of a namespace request that do not say so; an API server has completed it."""
+
+    spec: RangeSpec = RangeSpec()
+
+
 class PriorityClassObject(Object, frozen=True):
     value: Int32 = 0
     global_default: bool = False

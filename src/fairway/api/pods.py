@@ -249,6 +249,21 @@ def requests(spec: objects.PodSpec) -> engine.Amounts:
     return engine.amounts({name: min(most, LARGEST) for name, most in total.items()})
 
 
+def asking(template: objects.PodTemplate, usual: Mapping[str, Quantity]) -> objects.PodTemplate:
+    """The template with what a LimitRange has its containers request that do not say so."""
+    if not usual:
+        return template
+
+    def of(one: objects.Container) -> objects.Container:
+        said = one.resources
+        lacks = {name: amount for name, amount in usual.items() if name not in said.limits}
+        return msgspec.structs.replace(one, resources=objects.Resources({**lacks, **said.requests}, said.limits))
+
+    spec = template.spec
+    both = {"containers": tuple(map(of, spec.containers)), "init_containers": tuple(map(of, spec.init_containers))}
+    return msgspec.structs.replace(template, spec=msgspec.structs.replace(spec, **both))
+
+
 def _asked(resources: objects.Resources) -> dict[str, int]:
     limits = within("limits", _amounts, resources.limits)
     return limits | within("requests", _amounts, resources.requests)

@@ -38,7 +38,7 @@ Duration = Annotated[str, _form(DURATION)]
 Address = Annotated[str, _form(NOTIFY)]
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-Bytes = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Bytes = Annotated[int, Meta(ge=0, le=2**53)]  # a bound is a double in an API server, which answers a larger one rounded
 Depth = Annotated[int, Meta(ge=-1, le=MOST_PODS)]
 Pods = Annotated[int, Meta(ge=0, le=MOST_PODS)]
 Day = Annotated[str, _form(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]

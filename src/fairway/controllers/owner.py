@@ -430,9 +430,11 @@ def _changes(kept: dict[str, Any], now: Metadata) -> dict[tuple[str, str], str |
 async def remake(
     client: Client, workload: WorkloadObject, pods: Sequence[PodObject], *, lost: Collection[str] | None = None
 ) -> bool:
-    """Makes the pods that are missing, gated, or of these only those that were lost; True when all are there."""
+    """Makes the pods that are missing, gated, or of these only those that were lost; True when all are there. Whatever
+    a manifest says, its pod is made in the namespace of the Workload: who may write there may write no other."""
     known = manifests(workload)
     for one in known.values():
+        one["metadata"]["namespace"] = workload.metadata.namespace
         one["spec"] |= {"schedulingGates": [{"name": objects.GATE}], "schedulerName": objects.SCHEDULER}
         for note in (objects.ACTIVE, objects.PAUSED):
             one["metadata"].setdefault("annotations", {}).pop(note, None)

@@ -20,7 +20,14 @@ from msgspec import structs
 from fairway import LEASE, TOLD
 from fairway.api import objects
 from fairway.api.alone import is_alone
-from fairway.api.objects import NamespaceObject, NodeObject, Object, PodObject, PriorityClassObject
+from fairway.api.objects import (
+    LimitRangeObject,
+    NamespaceObject,
+    NodeObject,
+    Object,
+    PodObject,
+    PriorityClassObject,
+)
 from fairway.api.owners import GROUPS, OWNERS
 from fairway.api.quantities import time_text
 from fairway.api.types import UsageMonthObject, WorkloadObject
@@ -191,6 +198,9 @@ class Control:
         if isinstance(seen, WorkloadObject):
             self._stands(key_of(seen.metadata))
             return
+        if isinstance(seen, LimitRangeObject):
+            self._tend_inside(seen.metadata.namespace)  # what is asked for there may be another now
+            return
         if isinstance(seen, PodObject):
             self._pod_changed(kind, old, new)  # type: ignore[arg-type]
         else:
@@ -228,9 +238,12 @@ class Control:
             was = old.metadata.annotations.get(objects.WENT_DOWN) if old else None
             for key in list(self._view.workloads) if new.metadata.annotations.get(objects.WENT_DOWN) != was else ():
                 self._stands(key)
-        elif isinstance(seen, NamespaceObject):
-            for key in self._cases.inside(seen.metadata.name):  # what is managed there may have changed, too
-                self._writer.agenda.note(key)
+        elif isinstance(seen, NamespaceObject):  # what is managed there may have changed, too
+            self._tend_inside(seen.metadata.name)
+
+    def _tend_inside(self, namespace: str) -> None:
+        for key in self._cases.inside(namespace):
+            self._writer.agenda.note(key)
 
     def _owner_changed(self, kind: Kind, seen: Object, *, is_gone: bool) -> None:
         for key in self._cases.moved(kind, seen):

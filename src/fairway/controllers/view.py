@@ -17,7 +17,7 @@ from fairway.api.forms import batch
 from fairway.api.forms.form import Form
 from fairway.api.objects import DefinitionObject, Metadata, Object
 from fairway.api.owners import GROUPS, OWNERS, controller_of, kind_of
-from fairway.api.quantities import Malformed
+from fairway.api.quantities import Malformed, Quantity
 from fairway.api.volumes import Storage
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
@@ -50,6 +50,7 @@ class View:
         self.months = self._store(kinds.USAGE_MONTHS, types.UsageMonthObject)
         self.classes = self._store(kinds.PRIORITY_CLASSES, objects.PriorityClassObject)
         self.namespaces = self._store(kinds.NAMESPACES, objects.NamespaceObject)
+        self.ranges = self._store(kinds.LIMIT_RANGES, objects.LimitRangeObject)
         self.budgets = self._store(kinds.DISRUPTION_BUDGETS, objects.DisruptionBudgetObject)
         self.storage = Storage(
             self._store(kinds.CLAIMS, objects.ClaimObject),
@@ -163,6 +164,12 @@ class View:
         """Whether a node of this name is there and ready."""
         seen = self.nodes.get(node)
         return seen is not None and all(one.status == "True" for one in seen.status.conditions if one.type == "Ready")
+
+    def usual(self, namespace: str) -> dict[str, Quantity]:
+        """What a container of the namespace requests that does not say so: an API server adds it to each pod."""
+        ranges = (it for it in self.ranges.values() if it.metadata.namespace == namespace)
+        items = (item for it in ranges for item in it.spec.limits if item.type == "Container")
+        return {name: amount for item in items for name, amount in item.default_request.items()}
 
     async def shown(self, ref: Ref, test: Callable[[Object | None], bool]) -> None:
         await self._informers[ref.kind].shown(f"{ref.namespace}/{ref.name}".lstrip("/"), test)

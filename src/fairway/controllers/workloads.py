@@ -28,7 +28,7 @@ from fairway.api.forms.form import Outcome
 from fairway.api.nodes import downtime
 from fairway.api.objects import Metadata, OwnerReference, PodObject
 from fairway.api.owners import OWNERS, group_of, kind_of
-from fairway.api.pods import is_lost
+from fairway.api.pods import asking, is_lost
 from fairway.api.quantities import Malformed, duration_text, time, time_text
 from fairway.api.queues import default_class
 from fairway.api.types import VERSION, AdmissionStatus, WorkloadObject, WorkloadStatus
@@ -258,7 +258,8 @@ class Life:
             await self.means.patch(kinds.WORKLOADS, said, {"spec": patch})
 
     def _desired(self, owner: Owner) -> WorkloadObject | None:
-        """What its owner says, and by its name the class that its priority comes from."""
+        """What its owner says, by its name the class that its priority comes from, and what its pods request as an API
+        server completes them."""
         try:
             said = owner.desired()
         except Malformed as error:
@@ -267,7 +268,9 @@ class Life:
         if said is None:
             return None
         name = priority_class(said.spec, default_class(self.means.view.classes))
-        return replace(said, spec=replace(said.spec, priority_class_name=name))
+        usual = {} if isinstance(owner, PodsOwner) else self.means.view.usual(said.metadata.namespace)
+        podsets = tuple(replace(one, template=asking(one.template, usual)) for one in said.spec.pod_sets)
+        return replace(said, spec=replace(said.spec, priority_class_name=name, pod_sets=podsets))
 
     async def _orphaned(self, case: Case, said: WorkloadObject) -> None:
         """Its owner is gone, or its user wrote it. Deletes the former, but no bare pod that is being made again."""

@@ -219,6 +219,15 @@ def _service(service: Thing) -> None:
     address.complete(service)
 
 
+def _limit_range(said: Thing) -> None:
+    """What is usual is at most the most, and at least the least."""
+    for item in (said.get("spec") or {}).get("limits") or ():
+        if item.get("type") == "Container":
+            usual = {**(item.get("max") or {}), **(item.get("default") or {})}
+            asked = {**(item.get("min") or {}), **usual, **(item.get("defaultRequest") or {})}
+            item |= {"default": usual, "defaultRequest": asked}
+
+
 def _crd(crd: Thing) -> None:
     spec = crd.get("spec", {})
     names = spec.get("names")
@@ -238,7 +247,7 @@ def _fill(thing: Thing, values: Mapping[str, Any]) -> None:
 
 _FILLERS: Mapping[str, Callable[[Thing], None]] = {resource: _set(resource) for resource in _SETS} | {
     "pods": _pod, "jobs.batch": _job, "cronjobs.batch": _cron_job, "namespaces": _namespace,
-    "secrets": _secret, "services": _service, autoscaling.NAME: autoscaling.complete,
+    "secrets": _secret, "services": _service, "limitranges": _limit_range, autoscaling.NAME: autoscaling.complete,
     BINDINGS: wellformed.complete, CLUSTER_BINDINGS: wellformed.complete,
     "customresourcedefinitions.apiextensions.k8s.io": _crd,
     "priorityclasses.scheduling.k8s.io": lambda thing: _fill(thing, {"preemptionPolicy": "PreemptLowerPriority",

@@ -1,16 +1,18 @@
-"""What other objects decide about a new one: its namespace lets it in, a priority class gives a pod its priority."""
+"""What other objects decide about a new one: its namespace lets it in, a priority class gives a pod its priority, and a
+LimitRange what its containers do not say."""
 
 from typing import Any
 
 import msgspec
 
 from fairway.embedded.catalog import Resource
+from fairway.embedded.defaults import containers, quality
 from fairway.embedded.errors import Failure, forbidden
 from fairway.embedded.kinds import Kind
 from fairway.embedded.services import address
 from fairway.embedded.store import Key, Store
 
-CLASSES = "priorityclasses.scheduling.k8s.io"
+CLASSES, RANGES = "priorityclasses.scheduling.k8s.io", "limitranges"
 
 
 def enter(store: Store, resource: Resource, thing: dict[str, Any]) -> None:
@@ -21,6 +23,7 @@ def enter(store: Store, resource: Resource, thing: dict[str, Any]) -> None:
         address.give(store, thing)
     if resource.name == "pods":
         _give_priority(store, resource.kind, thing)
+        _give_resources(store, thing)
     elif resource.name == CLASSES and thing.get("globalDefault") and (other := _default(store)):
         why = f"PriorityClass {other['metadata']['name']} is already marked as default. Only one default can exist"
         raise forbidden(resource.kind, thing["metadata"]["name"], why=why)
@@ -62,6 +65,17 @@ def _give_priority(store: Store, kind: Kind, pod: dict[str, Any]) -> None:
         spec.setdefault("preemptionPolicy", found.get("preemptionPolicy", "PreemptLowerPriority"))
     else:
         spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
+
+
+def _give_resources(store: Store, pod: dict[str, Any]) -> None:
+    for (space, _), entry in store.objects(RANGES).items():
+        items = msgspec.json.decode(entry.value)["spec"]["limits"] if space == pod["metadata"]["namespace"] else ()
+        for item in items:
+            for _, container in containers(pod.get("spec") or {}) if item["type"] == "Container" else ():
+                asked = container["resources"]
+                asked |= {part: {**item[usual], **(asked.get(part) or {})}
+                          for part, usual in (("limits", "default"), ("requests", "defaultRequest")) if item.get(usual)}
+                pod["status"]["qosClass"] = quality(pod["spec"])
 
 
 def _default(store: Store) -> dict[str, Any] | None:

@@ -25,6 +25,10 @@ def warnings(resource: Resource, thing: Mapping[str, Any]) -> Iterator[str]:
         yield from _of_pod(spec, "spec")
     elif resource.name == autoscaling.NAME:
         yield from autoscaling.warnings(spec)
+    elif resource.name == "limitranges":
+        for index, item in enumerate(spec.get("limits") or ()):
+            rest = item.keys() - ({"type", "default", "defaultRequest"} if item["type"] == "Container" else {"type"})
+            yield from _ignored(item, f"spec.limits[{index}]", dict.fromkeys(sorted(rest)))
     elif resource.name == "services":
         yield from _ignored(spec, "spec", {"sessionAffinity": "None", "externalIPs": []})
         if spec.get("type") in ("NodePort", "LoadBalancer"):

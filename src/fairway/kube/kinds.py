@@ -72,6 +72,7 @@ RECORDS = Selection(EVENTS, fields=f"reason=Cancelled,{_OURS}")  # what cancelle
 SERVICES = Kind("Service", "services")
 SECRETS = Kind("Secret", "secrets")
 JOBS = Kind("Job", "jobs", "batch/v1")
+LIMIT_RANGES = Kind("LimitRange", "limitranges")
 PRIORITY_CLASSES = Kind("PriorityClass", "priorityclasses", "scheduling.k8s.io/v1", is_namespaced=False)
 LEASES = Kind("Lease", "leases", "coordination.k8s.io/v1")
 CLAIMS = Kind("PersistentVolumeClaim", "persistentvolumeclaims")
