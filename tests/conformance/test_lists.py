@@ -1,5 +1,6 @@
 """Lists: selectors, pages, and the versions they are taken at."""
 
+import base64
 import json
 
 import pytest
@@ -83,8 +84,9 @@ async def test_a_page_says_how_many_are_left(api, namespace):
     assert not (await api.get(secrets, limit=5))["metadata"].get("continue")
 
 
-async def test_a_continue_token_that_is_none_is_refused(api, maps):
-    status = await api.refused(400, "GET", maps, limit=1, continue_="nonsense")
+@pytest.mark.parametrize("token", ["nonsense", base64.urlsafe_b64encode(b'{"v": 1, "after": [1]}').decode()])
+async def test_a_continue_token_that_is_none_is_refused(api, maps, token):
+    status = await api.refused(400, "GET", maps, limit=1, continue_=token)
     assert "continue key is not valid" in status["message"]
 
 

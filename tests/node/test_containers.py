@@ -1,6 +1,7 @@
 """Containers of images: real ones by podman, with the rules that processes have."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -154,6 +155,27 @@ def test_gpus_are_given_by_their_files_and_count_from_nothing_inside() -> None:
     options = made.order({"name": "main", "image": IMAGE}, {}, "2,5")["options"]
     assert [it for it in options if it.endswith(("2", "5"))] == ["--device=/dev/nvidia2", "--device=/dev/nvidia5"]
     assert "--env=CUDA_VISIBLE_DEVICES=0,1" in options
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root describes devices to podman")
+async def test_gpus_are_given_by_cdi_where_the_machine_describes_them(
+    tmp_path: Path, client: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edits = {"env": ["GIVEN=by CDI"], "deviceNodes": [{"path": "/dev/fairway-test-gpu", "hostPath": "/dev/null"}]}
+    spec = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [{"name": "7", "containerEdits": edits}]}
+    (tmp_path / "nvidia.yaml").touch()
+    monkeypatch.setattr("fairway.node.containers.engine.DEVICE_SPECS", (str(tmp_path),))
+    described = Path(f"/var/run/cdi/fairway-test-{os.getpid()}.json")
+    described.parent.mkdir(exist_ok=True)
+    described.write_text(json.dumps(spec))
+    try:
+        async with machine(tmp_path, engine=engine("podman", client, {7: "/dev/nvidia7"})) as box:
+            script = 'test -c /dev/fairway-test-gpu && echo "$GIVEN $CUDA_VISIBLE_DEVICES"'
+            container = {**OF_IMAGE, "command": ["/bin/sh", "-c", script]}
+            await box.run("gpu", "", container=container, annotations={ASSIGNED: "7"})
+            assert await box.said("gpu") == "by CDI 0\n"
+    finally:
+        described.unlink()
 
 
 async def test_a_container_that_cannot_be_made_waits_with_the_words_of_podman(

@@ -12,7 +12,8 @@ import msgspec
 from fairway.api.cancelled import Record
 from fairway.api.names import called
 from fairway.kube import kinds
-from fairway.kube.client import Client
+from fairway.kube.client import ApiError, Client
+from fairway.kube.kinds import Ref
 
 from .connect import allowed
 from .listing import CANCELLED, Listed
@@ -28,12 +29,17 @@ async def cancelled(client: Client, namespace: str, filter: Filter) -> list[tupl
 
 
 async def unknown(client: Client, namespace: str, job: str) -> str:
-    """What to say of a name by which no workload goes: that the last one of that name was cancelled, else that there
-    is none."""
+    """What to say of a name by which no workload goes: that the last one of that name was cancelled, or that its
+    namespace is closed to who asks, else that there is none."""
     for it in reversed(await _events(client, namespace)):
         if job in called(it.involved_object.name, [it.owner] if it.owner[1] else []):
             at = clock_time(it.last_timestamp, client.clock.now())
             return f"{job} was {it.message}, at {at}; `fairway logs {job}` prints what is kept of it"
+    try:
+        await client.find(Ref(kinds.WORKLOADS, "any", namespace))
+    except ApiError as error:
+        if error.status == 403:
+            return f"you may not read the workloads of namespace {namespace!r}"
     return f"no workload {job!r} in namespace {namespace!r}; `fairway ls --all` lists those there are"
 
 

@@ -60,6 +60,14 @@ class Selection:
         return not self.fields or self.fields(decode(value))
 
 
+class _Page(msgspec.Struct):
+    """What a continue token says: the revision of the list, and the place after which it goes on."""
+
+    v: int
+    after: tuple[str, str]
+
+
+_page_of = msgspec.json.Decoder(_Page).decode
 _whole = msgspec.json.Decoder(_Whole).decode
 _labelled = msgspec.json.Decoder(_Labelled).decode
 
@@ -162,9 +170,9 @@ def _page(registry: Registry, call: Call) -> tuple[int, tuple[str, ...], bool]:
         raise invalid("ListOptions", "meta.k8s.io", "", causes=causes)
     if token:
         try:
-            page = decode(base64.urlsafe_b64decode(token))
-            return int(page["v"]), tuple(page["after"]), True
-        except (ValueError, KeyError, TypeError, msgspec.MsgspecError) as error:
+            page = _page_of(base64.urlsafe_b64decode(token))
+            return page.v, page.after, True
+        except (ValueError, msgspec.MsgspecError) as error:
             raise bad_request("continue key is not valid") from error
     at = _at(registry, call)
     if asked not in ("", "0") and (match == "Exact" or (call.query.get("limit") and not match)):
