@@ -35,6 +35,13 @@ def let_in(kind, new, **more):
     return found
 
 
+def left_alone(kind, note, new, **more):
+    """The annotations that are stored where a user writes one that only the controller writes: a warning says so."""
+    found, warnings = admit(review(kind, copy.deepcopy(new), **more))
+    assert warnings == [f"metadata.annotations[fairway.dev/{note}]: only Fairway writes it; it is left as it was"]
+    return found["metadata"]["annotations"]
+
+
 def refusal(kind, new, **more):
     with pytest.raises(Refused) as told:
         admit(review(kind, copy.deepcopy(new), **more))
@@ -79,10 +86,10 @@ def test_a_workload_that_holds_room_keeps_its_queue():
 
 def test_only_the_controller_says_when_a_workload_was_submitted():
     early = {**workload(), "metadata": {"name": "w", "annotations": {"fairway.dev/submitted": "2020-01-01T00:00:00Z"}}}
-    assert "fairway.dev/submitted" not in let_in("Workload", early)["metadata"]["annotations"]
+    assert left_alone("Workload", "submitted", early) == {}
     assert "fairway.dev/submitted" in let_in("Workload", early, is_trusted=True)["metadata"]["annotations"]
-    kept = let_in("Workload", workload(queue="x"), old={**early, "spec": workload()["spec"]})
-    assert kept["metadata"]["annotations"] == {"fairway.dev/submitted": "2020-01-01T00:00:00Z"}
+    kept = left_alone("Workload", "submitted", workload(queue="x"), old={**early, "spec": workload()["spec"]})
+    assert kept == {"fairway.dev/submitted": "2020-01-01T00:00:00Z"}
 
 
 def test_only_the_controller_says_what_became_of_a_workload():
@@ -223,7 +230,7 @@ def test_a_longer_limit_of_a_gang_of_pods_or_of_replicas_counts_all_that_runs_of
     things = {**spending("10", 4), ("Workload", "ns/pod-g"): held("2h")}
     assert let_in("Pod", bare("4h"), group="", old=bare("2h"), things=things)
     assert "at most 4h30m" in refusal("Pod", bare("5h"), group="", old=bare("2h"), things=things)
-    assert let_in("Pod", bare("2h"), group="", things=things)  # one that takes the place of one that was lost
+    assert admit(review("Pod", bare("2h"), group="", things=things))  # one that takes the place of one that was lost
     assert "at most 4h30m" in refusal("Pod", bare("5h"), group="", things=things)
 
     def served(limit):
@@ -451,7 +458,7 @@ def test_a_part_of_a_gpu_beside_whole_ones_is_refused_with_its_field():
 def test_only_the_controller_says_what_pods_are_made_again():
     made = workload()
     made["metadata"]["annotations"] = {"fairway.dev/pods": "others"}
-    assert let_in("Workload", made)["metadata"]["annotations"] == {}
+    assert left_alone("Workload", "pods", made) == {}
     assert let_in("Workload", made, is_trusted=True)["metadata"]["annotations"] == {"fairway.dev/pods": "others"}
 
 
@@ -465,16 +472,16 @@ def test_a_template_copied_from_a_pod_loses_what_the_controller_wrote_on_that():
 def test_only_the_controller_says_as_what_a_workload_is_charged():
     made = workload()
     made["metadata"]["annotations"] = {"fairway.dev/began-as": "others"}
-    assert let_in("Workload", made)["metadata"]["annotations"] == {}
+    assert left_alone("Workload", "began-as", made) == {}
 
 
 def test_only_the_controller_says_which_devices_a_pod_has():
     plain, claiming = pod(), pod()
     claiming["metadata"]["annotations"] = {"fairway.dev/assigned-devices": "3"}
-    assert "fairway.dev/assigned-devices" not in let_in("Pod", claiming, group="")["metadata"]["annotations"]
-    assert "fairway.dev/assigned-devices" not in let_in("Pod", claiming, group="", old=plain)["metadata"]["annotations"]
-    kept = let_in("Pod", plain, group="", old=claiming)
-    assert kept["metadata"]["annotations"]["fairway.dev/assigned-devices"] == "3"
+    for before in (None, plain):
+        kept = left_alone("Pod", "assigned-devices", claiming, group="", old=before)
+        assert "fairway.dev/assigned-devices" not in kept
+    assert left_alone("Pod", "assigned-devices", plain, group="", old=claiming)["fairway.dev/assigned-devices"] == "3"
 
 
 def test_a_deployment_hands_its_queue_and_a_gate_to_its_pods():

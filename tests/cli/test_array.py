@@ -58,7 +58,8 @@ def test_a_sweep_is_every_combination_and_the_last_argument_turns_fastest() -> N
     assert len(set(made)) == trials.count and trials.lines()[1] == "     1  echo --lr=0.1 1 xay1"
 
 
-@pytest.mark.parametrize("words", [["echo", "a"], ["echo", "{1..0..0}"], ["echo", "{1..200000}"], ["{1..999}"] * 3])
+@pytest.mark.parametrize("words", [["echo", "a"], ["echo", "{1..0..0}"], ["echo", "{1..200000}"], ["{1..999}"] * 3,
+                                   ["{1..99999}" * 3]])
 def test_a_sweep_that_is_none_or_too_large_is_wrong_use(words: list[str]) -> None:
     with pytest.raises(Problem, match="--sweep: "):
         sweep_of(words)

@@ -18,7 +18,7 @@ import pytest
 from fairway.api.scalars import time as seconds
 from fairway.api.scalars import time_text
 from fairway.cli.find import Found
-from fairway.cli.listing import HEAD, Listed, ends_by, natural, rank, reason, row
+from fairway.cli.listing import ARRAY, HEAD, Listed, ends_by, natural, rank, reason, row
 from fairway.cli.output import MOST_ROWS, clock_time, in_local_time, moment_of_day, print_some, start, table
 from fairway.cli.replicas import parked
 from fairway.cli.rows import Filter
@@ -88,6 +88,10 @@ def test_gpus_are_those_held_of_those_asked_for() -> None:
     assert gpus(listed("a", "Running", nodes={"n1": 4, "n2": 4})) == "8"
     assert gpus(listed("a", "Running", nodes={"n1": 4, "n2": 2})) == "6/8"
     assert gpus(listed("a")) == "0/8"
+    assert gpus(listed("a", "Succeeded", nodes={"n1": 4})) == "4/8" and gpus(listed("a", "Failed")) == "0/8"
+    array = listed("a", "Succeeded", nodes={"n1": 4})
+    array.metadata.annotations = {ARRAY: "9"}
+    assert gpus(array) == "8"
     assert gpus(listed("a", gpus="0")) == ""
 
 

@@ -117,6 +117,14 @@ def test_a_directive_that_cannot_be_read_is_one_line_with_the_file(machine: Mach
     assert said.startswith("fairway: bad.sh: ") and told in said and said.count("\n") == 1
 
 
+@pytest.mark.parametrize(("line", "calls"), [
+    ("OMP_NUM_THREADS=4 A='x y' srun a", True), ("time srun a", True), ("cd b && srun a", True), ("x=$(srun a)", True),
+    ("if ! srun a; then exit; fi", True), ("# srun a", False), ("echo srun a", False), ("srunner a", False),
+])  # fmt: skip
+def test_a_call_of_srun_is_seen_wherever_a_command_may_stand(line: str, calls: bool) -> None:
+    assert options("-n 2", body=f"#!/bin/sh\n  {line}\n")["--workers"] == str(1 + calls)
+
+
 def test_gpus_that_tasks_cannot_share_out_are_wrong_use(machine: Machine) -> None:
     (machine.folder / "three.sh").write_text("#!/bin/sh\n#SBATCH -n 2 --gpus=3\nsrun true\n")
     assert "3 GPUs cannot be divided by 2 tasks" in machine.run("submit", "three.sh", status=2)

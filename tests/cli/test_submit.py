@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -369,6 +370,10 @@ def test_a_manifest_is_queued_with_the_options_that_are_given(machine: Machine) 
          "--workers: a Pod has no such field"),
         ("{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: b}}", "-n kube-public",
          "-n: job/a says namespace 'b'"),
+        ("{apiVersion: batch/v1, kind: Job, metadata: {name: a}, spec: {template: {spec: {containers: c}}}}", "",
+         "-f: job/a: spec.template.spec.containers: found 'c'; array is allowed"),
+        ("{apiVersion: batch/v1, kind: Job, metadata: a, spec: 5}", "", "-f: job/: metadata: found 'a'; object is all"),
+        ("{apiVersion: batch/v1, kind: Job, metadata: {name: a}, spec: 5}", "", "-f: job/a: spec: found 5; object is"),
         ("[", "", "file.yaml: line "),
         ("", "", "-f: file.yaml holds no object"),
     ],
@@ -377,6 +382,29 @@ def test_a_file_that_cannot_be_queued_makes_nothing(machine: Machine, thing: str
     (machine.folder / "file.yaml").write_text(thing)
     said = machine.run("submit", "-f", "file.yaml", *words.split(), status=2)
     assert said.startswith(f"fairway: {told}") and said.count("\n") == 1
+
+
+def test_a_kind_that_this_cluster_lacks_is_named(machine: Machine) -> None:
+    (machine.folder / "lacks.yaml").write_text("{apiVersion: kubeflow.org/v1, kind: PyTorchJob, metadata: {name: a}}")
+    said = machine.run("submit", "-f", "lacks.yaml", status=1)
+    kind = "PyTorchJob (kubeflow.org/v1)"
+    assert said == f"fairway: -f lacks.yaml: this cluster has no kind {kind}; install what defines it\n"
+
+
+def test_what_is_not_utf_8_is_refused_but_in_the_environment(machine: Machine) -> None:
+    def run(*words: str | bytes, folder: Path = machine.folder) -> tuple[int, bytes]:
+        program = [sys.executable, "-m", "fairway", *words]
+        around = {**machine.environment, "ODD": os.fsdecode(b"a\xff")}
+        done = subprocess.run(program, env=around, cwd=folder, capture_output=True)
+        return done.returncode, done.stderr if done.returncode else done.stdout
+
+    told = b"fairway: found 'a\\udcff'; text in UTF-8 is allowed, as in all objects of Kubernetes\n"
+    for words in (("submit", "--", "echo", b"a\xff"), ("why", b"a\xff")):
+        assert run(*words) == (2, told)
+    odd = machine.folder / os.fsdecode(b"d\xff")
+    odd.mkdir()
+    assert b"--chdir: the name of the folder you are in is not UTF-8" in run("submit", "--", "true", folder=odd)[1]
+    assert run("submit", "--follow", "--name", "odd", "--", "sh", "-c", 'printf %s "$ODD"') == (0, b"a\xff")
 
 
 def test_what_was_made_of_a_file_is_told_also_where_a_later_object_is_refused(machine: Machine) -> None:
@@ -396,7 +424,7 @@ def test_options_stand_in_the_job_where_kubernetes_has_them(machine: Machine) ->
     machine.run("submit", "--name", "full", *words.split(), "--", "true")
     made = json.loads(machine.kubectl("get", "job", "full", "-o", "json"))
     notes = {name.partition("/")[2]: text for name, text in made["metadata"]["annotations"].items()}
-    assert made["spec"]["backoffLimit"] == 3
+    assert made["spec"]["backoffLimit"] == 3 and made["spec"]["ttlSecondsAfterFinished"] == 7 * 86_400
     assert made["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 120
     assert [it["action"] for it in made["spec"]["podFailurePolicy"]["rules"]] == ["Ignore", "Ignore"]
     assert made["spec"]["podFailurePolicy"]["rules"][0]["onExitCodes"]["values"] == [75, 137]

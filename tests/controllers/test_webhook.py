@@ -188,8 +188,8 @@ async def test_what_the_webhook_completed_is_valid_as_it_is() -> None:
     async with served() as (_, asks):
         for name, (group, kind, new, old) in CASES.items():
             made, why, warnings = await asks.review("/mutate", group, kind, new, old)
-            again = await asks.review("/validate", group, kind, made or new, old)
-            assert again == (made, why, warnings), name
+            *again, told = await asks.review("/validate", group, kind, made or new, old)
+            assert again == [made, why] and set(told) <= set(warnings), name  # what is left out is told once
 
 
 async def test_reviews_are_counted_and_what_is_refused_by_its_kind() -> None:

@@ -75,3 +75,18 @@ def test_the_commands_of_a_page_run_as_they_are_written(page: str, tmp_path: Pat
         assert run(re.sub(r"fairway up --detach(?! --cpus)", MACHINE, script), tmp_path)
     finally:
         run("fairway down || true", tmp_path)
+
+
+@pytest.mark.kubectl
+def test_the_page_about_a_gpu_box_is_true_of_who_is_protected_and_until_when(tmp_path: Path) -> None:
+    page = "docs/start/gpu-box.md"
+    for name, content in FILE.findall((ROOT / page).read_text()):
+        (tmp_path / name).write_text(content)
+    for name in ("train.py", "sweep.py", "demo.py"):
+        (tmp_path / name).write_text("import time; time.sleep(600)")
+    asks = "until fairway why $(fairway ls --state waiting -o name) | grep minRuntime; do sleep 0.1; done"
+    try:
+        said = run("\n".join([BEGINS[page], *commands(page), f"timeout 100 bash -c '{asks}'"]), tmp_path)
+        assert re.search(r"; 1 is missing; minRuntime protects sweep-\w+ until [\d:]{8}, in \d+m\n", said)
+    finally:
+        run("fairway down || true", tmp_path)

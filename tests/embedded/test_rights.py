@@ -48,6 +48,7 @@ class Box:
         headers = {"authorization": f"Bearer {user}", "content-type": media, "accept": "application/json"}
         answer = await self.server.handle(Request(method, path, (), headers, body))
         assert isinstance(answer.body, bytes)
+        self.warnings = answer.headers.get("warning", "")
         return answer.status, json.loads(answer.body)
 
     async def ok(self, user: str, method: str, path: str, thing: Any = None, media: str = "application/json") -> Any:
@@ -167,6 +168,10 @@ async def test_a_user_writes_no_status_of_a_workload_and_binds_no_pod(box: Box) 
     made = await box.ok("bob", "POST", within("bob", "pods"), pod("mine") | {
         "metadata": {"name": "mine", "annotations": {ASSIGNED: "0,1"}}})
     assert ASSIGNED not in made["metadata"]["annotations"] and made["spec"]["schedulingGates"]
+    said = await box.ok("bob", "PATCH", within("bob", "pods", "mine"), {"metadata": {"annotations": {ASSIGNED: "0"}}},
+                        MERGE)  # fmt: skip
+    assert ASSIGNED not in said["metadata"]["annotations"]
+    assert box.warnings == f'299 - "metadata.annotations[{ASSIGNED}]: only Fairway writes it; it is left as it was"'
     await box.no("bob", "POST", within("bob", "pods", "mine", "binding"), {"target": {"kind": "Node", "name": "n"}})
     await box.no("bob", "PATCH", within("bob", "pods", "mine", "status"), {"status": {"phase": "Running"}}, MERGE)
 

@@ -35,6 +35,10 @@ INVALID, FORBIDDEN = "FieldValueInvalid", "FieldValueForbidden"
 ACCOUNTS = "system:serviceaccount:"
 CONTROLLERS = f"{ACCOUNTS}kube-system:"
 MOST_RULES = 20
+OF_CONTROLLER = {
+    (GROUP, "Workload"): (objects.SUBMITTED, objects.MANIFESTS, objects.BEGAN), ("", "Pod"): objects.OF_CONTROLLER,
+}  # fmt: skip
+"""Annotations that no user writes."""
 DISRUPTED = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 
 
@@ -55,10 +59,12 @@ def admit(review: Review) -> tuple[Thing, list[str]]:
         return review.new, []
     try:
         if review.group == GROUP:
+            kept = _keep(review)
             _ours(review)
-            return review.new, _warnings(review)
+            return review.new, kept + _warnings(review)
         warnings = [*keep_queue(review), *keep_suspended(review)]
         if is_managed(review):
+            warnings += _keep(review)
             _read(review)
             _managed(review)
     except Malformed as error:
@@ -129,9 +135,6 @@ def _ours(review: Review) -> None:
             _reservation(decode(said, ReservationObject), review)
         case "Workload":
             _claim(review.new, ("spec", "user"), review)
-            _keep(objects.SUBMITTED, review)
-            _keep(objects.MANIFESTS, review)
-            _keep(objects.BEGAN, review)
             _hold(review)
             _workload(decode(said, WorkloadObject), review)
 
@@ -259,8 +262,6 @@ def _managed(review: Review) -> None:
         _claim(new, ("metadata", "annotations", USER), review)
         inherit(at(new, ("spec", "jobTemplate")), new, review.old)
     elif kind == ("", "Pod"):
-        for key in objects.OF_CONTROLLER:
-            _keep(key, review)
         if review.operation == "CREATE":
             _check_place(new, "", review)
             _pod(review)
@@ -369,15 +370,16 @@ def _claim(new: Thing, path: tuple[str, ...], review: Review) -> None:
         raise Malformed(f"found {shown(holder[last])}; it is {shown(first)} and does not change", field)
 
 
-def _keep(note: str, review: Review) -> None:
-    """Only the controller writes this annotation."""
-    said, now = (part(one, "metadata", "annotations").get(note) for one in (review.old, review.new))
-    if review.is_trusted or said == now:
-        return
-    notes = at(review.new, ("metadata", "annotations"))
-    notes.pop(note, None)
-    if said is not None:
-        notes[note] = said
+def _keep(review: Review) -> list[str]:
+    """Leaves annotations as they were that only the controller writes; a warning for each that was to change."""
+    before, now = (part(one, "metadata", "annotations") for one in (review.old, review.new))
+    kept = () if review.is_trusted else OF_CONTROLLER.get((review.group, review.kind), ())
+    odd = [note for note in kept if before.get(note) != now.get(note)]
+    for note in odd:
+        notes = at(review.new, ("metadata", "annotations"))
+        notes.pop(note, None)
+        notes |= {note: before[note]} if note in before else {}
+    return [f"metadata.annotations[{note}]: only Fairway writes it; it is left as it was" for note in odd]
 
 
 def _hold(review: Review) -> None:

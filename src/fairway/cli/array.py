@@ -17,7 +17,7 @@ from fairway.api.indexes import TRIALS, runs_of
 from .main import Problem
 
 MOST_TRIALS, USUAL_AT_ONCE = 100_000, 1_000
-GROUP = re.compile(r"\{([^{},]*(?:,[^{},]*)+)\}|\{(-?\d+)\.\.(-?\d+)(?:\.\.(\d+))?\}")
+GROUP = re.compile(r"\{([^{},]*(?:,[^{},]*)+)\}|\{(-?\d{1,18})\.\.(-?\d{1,18})(?:\.\.(\d{1,18}))?\}")
 TRIAL = "trial"  # the name of the shell that runs a trial
 GANG = "RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT"
 """What the workers of one training find; a trial stands alone."""
@@ -61,21 +61,26 @@ def array_of(text: str, command: Sequence[str]) -> Trials:
 def sweep_of(command: Sequence[str]) -> Trials:
     """A trial for each combination of the `{a,b}` and `{1..4}` in the words."""
     words = tuple(tuple(_expanded(word)) for word in command)
-    count = prod(map(len, words))
+    count = _allowed(prod(map(len, words)))
     if count == 1:
         example = "'--lr={0.1,0.01}'"
         raise Problem(f"--sweep: no argument has {{a,b}} or {{1..4}}; quote them, or the shell expands them: {example}")
+    return Trials(words, (range(count),))
+
+
+def _allowed(count: int) -> int:
     if count > MOST_TRIALS:
         raise Problem(f"--sweep: {count} combinations; {MOST_TRIALS} at most are allowed")
-    return Trials(words, (range(count),))
+    return count
 
 
 def _expanded(word: str) -> list[str]:
     found = GROUP.search(word)
     if not found:
         return [word]
-    rest = _expanded(word[found.end() :])
-    return [f"{word[: found.start()]}{choice}{tail}" for choice in _choices(found) for tail in rest]
+    choices, rest = _choices(found), _expanded(word[found.end() :])
+    _allowed(len(choices) * len(rest))  # before they fill the memory
+    return [f"{word[: found.start()]}{choice}{tail}" for choice in choices for tail in rest]
 
 
 def _choices(found: re.Match[str]) -> list[str]:

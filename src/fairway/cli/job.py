@@ -17,7 +17,7 @@ from fairway.api.scalars import Malformed, duration, exact, time, time_text
 from fairway.kube.kinds import JOBS, PODS, Kind
 
 from .listing import GPU, OTHER_MAKERS
-from .main import Problem, told
+from .main import Problem, is_text, told
 
 Thing = dict[str, Any]
 HERE = ON_THIS_MACHINE
@@ -44,6 +44,8 @@ def new_job(order: SimpleNamespace, name: str, argv: list[str], *, is_process: b
             container["workingDir"] = os.path.abspath(order.chdir or ".")
         except FileNotFoundError as error:
             raise Problem("--chdir: the folder you are in is deleted; go to another, or name one") from error
+        if not is_text(container["workingDir"]):
+            raise Problem("--chdir: the name of the folder you are in is not UTF-8; go to another, or name one")
     elif order.chdir:
         container["workingDir"] = order.chdir
     template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
@@ -72,7 +74,7 @@ def check_name(name: str) -> None:
 
 def _plain(text: str) -> str:
     """As small letters without accents, digits and '-'."""
-    letters = "".join(it for it in unicodedata.normalize("NFKD", text.lower()) if not unicodedata.combining(it))
+    letters = "".join(it for it in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(it))
     return re.sub(r"[^a-z0-9]+", "-", letters).strip("-")
 
 

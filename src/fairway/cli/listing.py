@@ -25,6 +25,7 @@ what was deleted before it was over."""
 STATES = {**names.STATES, CANCELLED: "cancelled"}
 ORDER = ["running", "retrying", "starting", "stopping", "paused", "waiting", "suspended", "parked", "cancelling"]
 OVER = ("finished", "failed", "cancelled")
+ARRAY = "fairway.dev/completions"
 
 
 class Part(Struct, rename="camel"):
@@ -193,12 +194,14 @@ class Listed(Part, dict=True):
         return seconds(said) if said else 0.0
 
     def gpus(self, memory: Mapping[str, int]) -> tuple[float, float]:
-        """What it holds, and what it asks for. `memory`: bytes of a device by node; what is not placed is counted by
-        the smallest."""
+        """What it holds, or held as it ended, and what it asks for. `memory`: bytes of a device by node; what is not
+        placed is counted by the smallest."""
         podsets, least = self.spec.pod_sets or [], min(memory.values(), default=0)
         asked = round(sum(it.count * it.gpus(least) for it in podsets), 3)
-        if self.status.admission is None or self.state in ("waiting", *OVER):
+        if self.status.admission is None or self.state == "waiting":
             return 0.0, asked
+        if self.state in OVER and ARRAY in (self.metadata.annotations or {}):  # its last trials alone are written there
+            return asked, asked
         each, placed = {it.name: it for it in podsets}, self.status.admission.pod_sets or ()
         held = ((each.get(it.name, PodSet()), on) for it in placed for on in it.nodes or ())
         return round(sum(it.gpus(memory.get(on.node, 0)) * (on.count or 1) for it, on in held), 3), asked
@@ -251,7 +254,7 @@ def row(one: Listed, limits: Mapping[str, float], done: str, now: float, memory:
     """The cells under HEAD. `limits`: by queue, the time limit of what names none; `done`: of an array, n/all;
     `memory`: bytes of a GPU by node."""
     held, asked = one.gpus(memory)
-    gpus = "" if not asked else f"{asked:g}" if held == asked or one.state in OVER else f"{held:g}/{asked:g}"
+    gpus = "" if not asked else f"{asked:g}" if held == asked else f"{held:g}/{asked:g}"
     is_waiting = one.state == "waiting"
     since, position = clock_time(one.since(), now), str(one.status.position or "") if is_waiting else ""
     return [

@@ -66,6 +66,11 @@ class Problem(click.ClickException):
         click.echo(f"fairway: {self.message}", err=True)
 
 
+def is_text(word: str) -> bool:
+    """Whether it is UTF-8, as all text of Kubernetes is."""
+    return word == word.encode(errors="replace").decode()
+
+
 @contextmanager
 def told(*errors: type[Exception], by: str = "", exit_code: int = 2) -> Iterator[None]:
     """Errors of these kinds become a Problem that says, after `by`, what they say."""
@@ -151,6 +156,8 @@ def _run() -> int:
     """The exit status. A usage error is one line too: what is wrong, and where the help is."""
     try:
         gc.set_threshold(*GC_THRESHOLD)
+        if odd := [it for it in sys.argv if not is_text(it)]:
+            raise Problem(f"found {odd[0]!r}; text in UTF-8 is allowed, as in all objects of Kubernetes")
         status = cli.main(standalone_mode=False)
         sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:

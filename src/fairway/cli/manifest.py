@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from fairway.api.scalars import Malformed
 from fairway.kube.client import Client
 from fairway.kube.manifest import Unreadable, load
 
@@ -29,10 +30,13 @@ def drafts_of(client: Client, order: SimpleNamespace, namespace: str) -> list[tu
 def _draft(client: Client, thing: Any, order: SimpleNamespace, namespace: str) -> tuple[Thing, list[str]]:
     if not isinstance(thing, dict) or not thing.get("kind") or not thing.get("apiVersion"):
         raise Problem(f"-f: {order.file}: each object needs apiVersion and kind")
-    meta = thing["metadata"] = dict(thing.get("metadata") or {})
+    said = thing.get("metadata")
+    meta = dict(said) if isinstance(said, dict) else {}
     what = f"{str(thing['kind']).lower()}/{meta.get('name') or meta.get('generateName', '')}"
     if thing["kind"] not in KINDS:
         raise Problem(f"-f: {what} does not queue ({', '.join(KINDS)} do); make it with kubectl apply -f")
+    _check_shape(thing, what)
+    thing["metadata"] = meta
     changes = [] if not order.name or meta.get("name") == order.name else [f"name={order.name}"]
     if order.name:
         meta["name"] = order.name
@@ -45,6 +49,15 @@ def _draft(client: Client, thing: Any, order: SimpleNamespace, namespace: str) -
         raise Problem(f"-n: {what} says namespace {meta['namespace']!r}, not {asked!r}")
     meta["namespace"] = meta.get("namespace") or namespace
     return thing, changes + _amended(thing, order, what)
+
+
+def _check_shape(thing: Thing, what: str) -> None:
+    """A Problem with the field that is of another type than in all such objects."""
+    from fairway.api.decode import cleaned, decode
+    from fairway.api.objects import JobObject, Object, PodObject
+
+    with told(Malformed, by=f"-f: {what}: "):
+        decode(cleaned(thing), {"Job": JobObject, "Pod": PodObject}.get(thing["kind"], Object))
 
 
 def _amended(thing: Thing, order: SimpleNamespace, what: str) -> list[str]:

@@ -14,13 +14,12 @@ from fairway.kube.kinds import Kind, Ref, Selection
 
 from .alone import bare, gathering, key_of, read
 from .connect import allowed
-from .listing import DAY_SECONDS, HEAD, LESS, OVER, Listed, length, rank, row
+from .listing import ARRAY, DAY_SECONDS, HEAD, LESS, OVER, Listed, length, rank, row
 from .main import Problem
 from .output import near, print_table
 
 Thing = dict[str, Any]
 MOST_ROWS = 200
-ARRAY = "fairway.dev/completions"
 NONE = "no workloads run or wait; `fairway submit` queues one, `fairway ls --all` lists those that are over"
 NONE_CHOSEN = "no workload is in that choice; `fairway ls --all` lists all, those of the last day that are over, too"
 

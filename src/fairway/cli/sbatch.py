@@ -59,6 +59,9 @@ OURS = {
 """What a command line says here for each option of sbatch."""
 GPUS = ("gres", "gpus", "gpus-per-node", "gpus-per-task")
 TYPED = re.compile(r"(?:gres:)?gpu:[A-Za-z][^:=]*(?:[:=]\d+)?|(?!gpu:)[A-Za-z][^:=]*:\d+")
+SRUN = re.compile(r"""^(?:[^#\n]*(?:[;&|(`!]|\b(?:exec|time|then|do|else|if|while)\s))?\s*"""
+                  r"""(?:\w+=(?:[^\s"']|"[^"]*"|'[^']*')*\s+)*srun\b""", re.MULTILINE)  # fmt: skip
+"""A call of srun, after other words that a command may begin with, variables among them."""
 MEMORY = {"": "Mi", "K": "Ki", "M": "Mi", "G": "Gi", "T": "Ti"}
 
 
@@ -93,7 +96,7 @@ def imported(path: str, text: str, header: Sequence[str]) -> Import | None:
             said |= dict(_directives(shlex.split(line.removeprefix("#SBATCH"), comments=True)))
         except ValueError as error:
             raise Problem(f"{path}: line {number}: {error}") from error
-    uses_srun = bool(re.search(r"^\s*(exec\s+)?srun\b", text, re.MULTILINE))
+    uses_srun = bool(SRUN.search(text))
     try:
         return Translation(said, uses_srun).made()
     except ValueError as error:

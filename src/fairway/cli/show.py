@@ -20,12 +20,12 @@ from .array import TRIAL
 from .connect import on_cluster
 from .find import Found, failure, get, pods_of
 from .leader import warn
-from .listing import OVER, PARKED, Listed, ends_by, reason
+from .listing import ARRAY, OVER, PARKED, Listed, ends_by, reason
 from .main import Command
 from .nodes import used_outside
 from .output import age, clock_time, in_local_time, output_option, plain, print_some, show, span, start
 from .replicas import GROUP, find, print_replicas, surplus
-from .rows import ARRAY, limits_of
+from .rows import limits_of
 from .runs import print_runs, runs_of
 from .whatif import explained
 

@@ -225,6 +225,9 @@ def _by_option(draft: Draft) -> Iterator[None]:
             found = f"{option}there is a {kind} {name!r} already, running or over"
             first = f"`fairway cancel --forget {name}` first"
             raise Problem(f"{found}; take another name, or {first}", exit_code=1) from error
+        if error.status == 404 and draft.file and "namespaces" not in error.message:
+            lacks = f"this cluster has no kind {draft.ref.kind.name} ({draft.ref.kind.group_version})"
+            raise Problem(f"-f {draft.file}: {lacks}; install what defines it", exit_code=1) from error
         if error.status == 500 and CLOSED in error.message:
             raise Problem(NO_WEBHOOK, exit_code=1) from error
         if error.status not in (400, 422):

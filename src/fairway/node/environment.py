@@ -11,6 +11,7 @@ LOCAL_RANK is 0 of 1: a process sees only its own devices, as if it were alone o
 (rank = completion index) or bare pods with a group label (rank = what their names mean, `api/names.py`).
 """
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -110,7 +111,7 @@ def _bounded(texts: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """Names and texts as they come, until one is more than exec(2) takes."""
     left = MOST_IN_ALL
     for name, text in texts:
-        size = len(f"{name}={text}".encode(errors="replace")) + 1
+        size = len(os.fsencode(f"{name}={text}")) + 1
         left -= size
         if size > MOST_BYTES:
             raise _too_long(f"env {shown(name)}" if name else "an argument", MOST_BYTES)
@@ -233,7 +234,7 @@ def _torchrun(pod: Pod, port: int) -> dict[str, str]:
 
 def _all_of(each: dict[str, Any], around: Surroundings) -> dict[str, str]:
     files = _looked_up(each, around)[2]
-    return {each.get("prefix", "") + name: value.decode(errors="replace") for name, value in (files or {}).items()}
+    return {each.get("prefix", "") + name: os.fsdecode(value) for name, value in (files or {}).items()}
 
 
 def _value(pod: Pod, container: Container, each: dict[str, Any], around: Surroundings) -> str | None:
@@ -247,7 +248,7 @@ def _value(pod: Pod, container: Container, each: dict[str, Any], around: Surroun
     kind, ref, files = _looked_up(source, around)
     if files is not None and ref["key"] not in files and not ref.get("optional"):
         raise Unusable(f"couldn't find key {ref['key']} in {kind} {pod['metadata']['namespace']}/{ref['name']}")
-    return files[ref["key"]].decode(errors="replace") if files is not None and ref["key"] in files else None
+    return os.fsdecode(files[ref["key"]]) if files is not None and ref["key"] in files else None
 
 
 def _looked_up(holder: dict[str, Any], around: Surroundings) -> tuple[str, dict[str, Any], Mapping[str, bytes] | None]:

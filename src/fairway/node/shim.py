@@ -331,7 +331,10 @@ def become(spec, shim, out, err):
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGTERM, signal.SIGALRM):
         signal.signal(number, signal.SIG_DFL)
-    os.chdir(spec["folder"])
+    try:
+        os.chdir(spec["folder"])
+    except OSError as error:
+        raise OSError(f"the folder {spec['folder']} cannot be entered: {error.strerror}") from error
     try:
         os.execvpe(spec["argv"][0], spec["argv"], spec["env"])
     except OSError as error:
