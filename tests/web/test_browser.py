@@ -232,15 +232,45 @@ async def test_of_a_mixed_choice_each_action_is_offered_for_those_that_it_can_be
         page = await opened(shown, chrome, "/waiting")
         for name in ("wait-1", "wait-2", "off"):
             await page.locator(f"input[value='vision/job-{name}']").check()
-        names = [await it.inner_text() for it in await page.locator("#many button:enabled").all()]
-        assert names == ["suspend 2", "resume 1", "move to a queue 3", "cancel 3"]
+        names = [await it.inner_text() for it in await page.locator("[data-many]:enabled").all()]
+        assert names == ["suspend 2", "resume 1", "change priority 3", "move to a queue 3", "cancel 3"]
         await page.locator("[data-many=resume]").click()
         await page.wait_for_selector("dialog[open]:has-text('Resume off?')")
         await page.locator("dialog [value=yes]").click()
         await page.wait_for_selector("#many:has-text('2 chosen')")
         assert (await shown.client.get(Ref(kinds.JOBS, "off", "vision")))["metadata"]["annotations"]
-        names = [await it.inner_text() for it in await page.locator("#many button:enabled").all()]
-        assert names == ["suspend 2", "move to a queue 2", "cancel 2"] and page.faults == []
+        names = [await it.inner_text() for it in await page.locator("[data-many]:enabled").all()]
+        assert names == ["suspend 2", "change priority 2", "move to a queue 2", "cancel 2"] and page.faults == []
+
+
+async def test_all_that_are_found_are_chosen_at_once_and_get_another_priority_or_are_cancelled() -> None:
+    urgent = {"kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 1000}
+    names = ("train", "wait-1", "wait-2")
+    spaces = {name: "nlp" if name == "train" else "vision" for name in names}
+    jobs = [JOB | {"metadata": {"name": name, "namespace": space}} for name, space in spaces.items()]
+    wanted = {"n1", "all", "nlp", "vision", *(f"job-{name}" for name in names)}
+    things = [it for it in THINGS if it["metadata"]["name"] in wanted]
+    async with board(*things, urgent, *jobs) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/find")
+        await reach(page, "choose all")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector("#many:has-text('3 chosen')")
+        await page.locator("[data-many=priority]").click()
+        await page.wait_for_selector("dialog[open]:has-text('Each takes its position by that priority in its queue')")
+        await page.locator("dialog select").select_option("urgent")
+        await page.wait_for_selector("dialog:has-text('modify --priority urgent -n nlp workload/job-train')")
+        for each in (await page.locator("dialog pre").inner_text()).splitlines():
+            understood(each)
+        await page.locator("dialog [value=yes]").click()
+        await page.wait_for_selector("dialog:not([open])", state="attached")
+        made = [(await shown.client.get(Ref(kinds.JOBS, name, space)))["metadata"] for name, space in spaces.items()]
+        assert [it["annotations"]["fairway.dev/priority-class"] for it in made] == ["urgent"] * 3
+        await page.locator("[data-all]").click()
+        await page.locator("[data-many=cancel]").click()
+        await page.wait_for_selector("dialog[open]:has-text('Cancel 3 workloads?'):has-text('on 3 GPUs, and up to')")
+        await page.locator("dialog [value=yes]").click()
+        await page.wait_for_selector("dialog:not([open])", state="attached")
+        assert await shown.client.list(Selection(kinds.JOBS)) == [] and page.faults == []
 
 
 @pytest.mark.parametrize("action, words, line", [

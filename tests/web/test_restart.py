@@ -1,13 +1,14 @@
-"""The page of `fairway up` in a real browser while all of it is cut off, killed by SIGKILL and started again.
+"""The page of `fairway up` in a real browser: the logs of what runs, and the page of a cluster that is killed again.
 
-The tab comes back by itself and shows what a fresh load does. In between another program listens at the same port, and
-is not shown a token that is good. The longer form, with a cut of ten minutes, is for `make soak`.
+After a cut and a SIGKILL the tab comes back by itself and shows what a fresh load does. In between another program
+listens at the same port, and is not shown a token that is good. The longer form, with a cut of ten minutes, is for
+`make soak`.
 """
 
 import asyncio
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,14 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: install D
 SAYS, BETWEEN_SECONDS = b"what happens there: ", 30
 CUTS = [0, pytest.param(600, marks=pytest.mark.soak)]
 TEXT = "document.getElementById('main').innerText"
+SLEEPS, WRITES = ("sleep", "900"), ("sh", "-c", """
+    began=$(date +%N)
+    for at in $(seq 1500); do echo "rank $JOB_COMPLETION_INDEX line $at of $began"; done
+    printf '\\033[31mred\\033[0m\\n'
+    exec sleep 900""")
+"""Commands; what writes says in each line when it began."""
+FIRST = "ONE('log').textContent.split('\\n')[0]"
+BEGINS = "text => ONE('log').textContent.startsWith(text) && ONE('log').textContent.endsWith('red\\n')"
 
 
 @asynccontextmanager
@@ -45,13 +54,13 @@ async def life(folder: Path) -> AsyncIterator[str]:
         await reading
 
 
-async def submit(folder: Path, name: str) -> None:
-    container = {"name": "main", "image": "x", "command": ["sleep", "900"]}
+async def submit(folder: Path, name: str, command: Sequence[str] = SLEEPS, **spec: Any) -> None:
+    container = {"name": "main", "image": "x", "command": command}
     asked = {"resources": {"limits": {"cpu": "100m", "nvidia.com/gpu": "1"}}}
     pod = {"restartPolicy": "Never", "containers": [container | asked]}
     meta = {"name": name, "labels": {"fairway.dev/queue": "default"}}
     async with http_transport(load([folder / "kubeconfig"])) as transport:
-        job = {"metadata": meta, "spec": {"template": {"spec": pod}}}
+        job = {"metadata": meta, "spec": {"template": {"spec": pod}} | spec}
         await Client(transport, Clock()).create(kinds.JOBS, job, namespace="default")
 
 
@@ -123,6 +132,32 @@ async def test_a_tab_comes_back_by_itself_after_a_cut_and_a_kill(seconds: int, f
             assert await tab.locator("#banner").is_hidden() and "first" in await tab.evaluate(TEXT)
             await tab.reload()
             await tab.wait_for_selector("article.node")
+
+
+async def test_the_log_of_each_rank_and_attempt_is_shown_and_a_new_attempt_is_followed(folder: Path) -> None:
+    async with browser() as chrome, life(folder) as link:
+        await submit(folder, "ranks", WRITES, parallelism=2, completions=2, completionMode="Indexed")
+        tab = await opened(chrome, link)
+        await tab.locator("article.node a:has-text('ranks')").first.click()
+        await tab.wait_for_selector("#log:has-text('red')")
+        await tab.reload()
+        await tab.wait_for_function(BEGINS, arg="rank 0 line 502 of ")  # the last thousand lines
+        await tab.locator("[data-earlier]").click()
+        await tab.wait_for_function(BEGINS, arg="rank 0 line 1 of ")
+        was = await tab.evaluate(FIRST)
+        await tab.locator("summary:has-text('YAML')").press("Enter")
+        await tab.wait_for_selector("#detail pre:has-text('kind: Workload')")
+        for action in ("suspend", "resume"):
+            await tab.locator(f"[data-act={action}]").click()
+            await tab.locator("dialog [value=yes]").click()
+            await tab.wait_for_selector("dialog:not([open])", state="attached")
+        await tab.wait_for_function(f"was => {FIRST} !== was && ({BEGINS})('rank 0 line 1 of ')", arg=was)
+        seen = {was, await tab.evaluate(FIRST)}
+        for at in (1, 2):
+            await tab.locator("[data-runs]").select_option(label=f"attempt {at}, rank 1")
+            await tab.wait_for_function(BEGINS, arg="rank 1 line 1 of ")
+            seen.add(await tab.evaluate(FIRST))
+        assert len(seen) == 4
 
 
 async def test_a_hidden_tab_gives_its_connection_back_and_goes_on_when_it_is_seen(folder: Path) -> None:

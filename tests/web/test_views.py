@@ -290,7 +290,7 @@ async def test_queues_say_what_is_borrowed_from_whom_and_what_is_left_of_the_bud
     async with board(*things, workload("nlp/job-a", "nlp", 3, at="n1[0,1,2]")) as shown:
         page = await shown.page("/queues")
     assert "borrows 1" in page and "</b> from vision" in page and "ann 3" in page
-    assert "<b>100 left</b> of 100 GPU-hours: 0 spent, 0 reserved" in page
+    assert "<b>100 left</b> of 100 GPU-hours: 0 spent, 0 reserved; <span>runs out in 1 d 9 h at this rate" in page
 
 
 async def test_of_a_budget_that_is_whole_again_nothing_is_spent_before_the_next_charge() -> None:
@@ -390,6 +390,22 @@ async def test_operations_says_what_is_wrong_and_which_line_looks_closer() -> No
         page = await shown.page("/operations")
     assert "Fairway does not decide" in page and "kubectl describe node n1" in page and "refused plan" in page
     assert "kubectl fairway why -n nlp workload/job-a" in page and "Reclaimed for b of queue vision" in page
+
+
+async def test_operations_names_what_hangs_while_it_starts_or_stops_and_since_when_a_node_is_not_ready() -> None:
+    turned = {"type": "Admitted", "status": "True", "reason": "x", "message": "", "lastTransitionTime": in_hours(-0.1)}
+    status = {"phase": "Admitted", "conditions": [turned]}
+    slow, lost = workload("nlp/job-slow", "nlp", 1, at="n1[0]", status=status), node("n2")
+    lost["status"]["conditions"] = [{"type": "Ready", "status": "Unknown", "lastTransitionTime": in_hours(-0.5)}]
+    async with board(node("n1"), lost, queue("nlp"), slow, lease(time.time())) as shown:
+        page = await shown.page("/operations")
+    rows = [" ".join(re.sub("<.*?>", " ", row).split()) for row in re.findall("<tr>.*?</tr>", page, re.DOTALL)]
+    assert [row.partition(" since")[0] for row in rows if row.startswith("!")] == [
+        f"! node closed n2 {lost['status']['conditions'][0]['lastTransitionTime']} not ready kubectl describe node n2 "
+        "runbook: unhealthy nodes",
+        f"! slow starting slow {turned['lastTransitionTime']} its pods are not there yet, or not gone "
+        "kubectl fairway status -n nlp workload/job-slow runbook: hanging starts",
+    ]  # fmt: skip
 
 
 async def test_what_a_user_suspended_or_paused_counts_as_no_eviction_and_is_told_as_a_change() -> None:
@@ -595,6 +611,36 @@ async def test_the_command_lines_of_a_view_are_understood(view: str) -> None:
     assert lines
     for line in lines:
         understood(line)
+
+
+async def test_timeline_says_how_good_the_forecasts_of_each_queue_were() -> None:
+    told = [{"horizon": "1h", "starts": 40, "error": 300.0, "coverage": 0.93}]
+    async with board(queue("nlp") | {"status": {"forecasts": told}}) as shown:
+        page = await shown.page("/timeline")
+    words = " ".join(re.sub("<.*?>", " ", page.partition("How good forecasts were")[2]).split())
+    assert words.endswith("nlp 1h 40 5 min 93 %")
+
+
+async def test_the_details_of_a_workload_are_its_events_and_a_yaml_without_names_of_another_tenant() -> None:
+    whom = "nlp/job-quince", "vision/job-quince"
+    past = [{"time": NOW, "reason": "Reclaimed", "by": "x", "for": it} for it in whom]
+    it = workload("nlp/job-a", "nlp", 1, status=WAITS | {"evictionHistory": past})
+    about = {"apiVersion": kinds.FAIRWAY, "kind": "Workload", "namespace": "nlp", "name": "job-a"}
+    event = {"kind": "Event", "metadata": {"name": "e", "namespace": "nlp"}, "involvedObject": about,
+             "reason": "Reclaimed", "type": "Warning", "message": "it gave way <b>", "eventTime": NOW}  # fmt: skip
+    users = {"users": ("tariq",), "allows": lambda _, resource, space: space == "nlp"}
+    async with board(queue("nlp"), it, event, **users) as shown:
+        await shown.page("/now", "tariq")
+        texts = []
+        for key in ("nlp/job-a", "nlp/job-none"):
+            asked = {"params": {"workload": key}, "headers": {"authorization": "Bearer tariq"}}
+            async with shown.session.get(f"{shown.address}/detail", **asked) as answer:
+                assert answer.status == 200
+                texts.append(await answer.text())
+    text, none = texts
+    assert '<b class="warn">Reclaimed</b>' in text and "it gave way &lt;b&gt;" in text and none == ""
+    assert "kind: Workload" in text and "for: nlp/job-quince" in text
+    assert "for: (of another namespace)" in text and "vision/job-quince" not in text
 
 
 @pytest.mark.parametrize("view", ["/now", "/waiting", "/workload/nlp/job-a"])

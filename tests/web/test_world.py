@@ -12,7 +12,7 @@ from fairway.clock import VirtualClock
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.transport import Request, Response
-from fairway.web import now
+from fairway.web import now, operations
 from fairway.web.access import Sight
 from fairway.web.page import Ask, Page
 from fairway.web.topic import BATCH_SECONDS, REST, Topic, Topics
@@ -63,7 +63,7 @@ def test_a_cluster_without_fairway_is_seen_once_it_is_installed() -> None:
 def test_a_stream_falls_silent_while_the_api_server_is_away_and_goes_on_when_it_is_back() -> None:
     clock = VirtualClock(1_000_000.0)
 
-    async def story() -> tuple[list[float], float]:
+    async def story() -> tuple[list[float], float, str]:
         api = inprocess.api(clock=clock)
         await api.server.start()
         client, away = Client(api.server.handle, clock), False
@@ -100,7 +100,7 @@ def test_a_stream_falls_silent_while_the_api_server_is_away_and_goes_on_when_it_
         away = True
         while not world.is_away:
             await clock.sleep(1)
-        since = clock.now()
+        since, said = clock.now(), operations.page(world, Ask("operations", {}, Sight(), clock.now())).frame
         await clock.sleep(60)
         silent = [moment for moment in told if since + 1 < moment]
         away = False
@@ -109,10 +109,11 @@ def test_a_stream_falls_silent_while_the_api_server_is_away_and_goes_on_when_it_
         listener.cancel()
         await world.stop()
         await api.store.close()
-        return silent, told[-1] - since
+        return silent, told[-1] - since, said
 
-    silent, again = clock.run(story())
+    silent, again, said = clock.run(story())
     assert silent == [] and again > 60
+    assert "! API errors" in said and "cannot be read: " in said and "kubectl get --raw /readyz?verbose" in said
 
 
 async def test_a_page_is_left_still_for_what_it_costs_to_draw_and_not_for_how_long_a_busy_machine_took() -> None:

@@ -26,8 +26,8 @@ ACTIONS = {
     "suspend": "It stops, and does not start again until it is resumed, at its old place",
     "resume": "It queues again, at its old place; what is paused goes on where it is",
     "cancel": "It is deleted: what runs gets its signal and its grace period",
-    "priority": "No work of its own is lost. By that priority it takes its position in {queue}, {may} preempt what "
-                "has a lower one there, and may be preempted for what has a higher one",
+    "priority": "No work is lost by the change itself. It takes its position by that priority in {queue}, {may} "
+                "preempt what has a lower one there, and may be preempted for what has a higher one",
     "queue": "No work is lost. It gives up its position in {queue}, and takes one in the other, by its order",
 }  # fmt: skip
 """What each does to a workload of a queue. `may`: by the class chosen."""
@@ -79,7 +79,8 @@ def lines(them: Sequence[Workload], action: str, value: str) -> str:
     """The same for several: a line for each namespace."""
     if len(them) == 1:
         return line(them[0], action, value)
-    verb, spaces = f"modify --queue {value}" if action == "queue" else action, groupby(them, attrgetter("namespace"))
+    verb = f"modify --{action} {value}" if action in ("queue", "priority") else action
+    spaces = groupby(them, attrgetter("namespace"))
     names = {space: " ".join(f"workload/{it.key.partition('/')[2]}" for it in own) for space, own in spaces}
     return "\n".join(f"kubectl fairway {verb} -n {space} {own}" for space, own in names.items())
 

@@ -91,12 +91,13 @@ def _troubles(world: World, ask: Ask) -> Iterator[Trouble]:
     nodes = world.nodes
     for row in sorted(rows(world), key=attrgetter("name")) if ask.sight.sees_nodes else ():
         name, line, link = row.name, f"kubectl describe node {row.name}", f"/now?q={row.name}"
+        said = {it.type: it for it in nodes[name].status.conditions}
         if row.problem not in ("", NO_POOL):
-            yield Trouble("node closed", name, link, None, row.problem, line, "unhealthy-nodes")
-        for one in nodes[name].status.conditions:
-            if one.type in PRESSURES and one.status == "True":
-                page = "disk" if one.type == "DiskPressure" else "unhealthy-nodes"
-                yield Trouble(PRESSURES[one.type], name, link, None, one.message or one.type, line, page)
+            since = moment(said["Ready"].last_transition_time) if "not ready" in row.problem else None
+            yield Trouble("node closed", name, link, since, row.problem, line, "unhealthy-nodes")
+        for one in (said[kind] for kind in PRESSURES if kind in said and said[kind].status == "True"):
+            since, page = moment(one.last_transition_time), "disk" if one.type == "DiskPressure" else "unhealthy-nodes"
+            yield Trouble(PRESSURES[one.type], name, link, since, one.message or one.type, line, page)
     seen = [it for it in world.workloads.values() if ask.sight.sees(it.namespace)]
     stuck = [it for it in seen if it.reason == "Refused" or it.state in MOVES]
     for it in sorted(stuck, key=lambda it: it.since or 0.0):

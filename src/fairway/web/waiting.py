@@ -22,13 +22,15 @@ WAITS = ("waiting", "paused", "suspended")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`key`: of the row, which names nothing that may not be seen. `can`: the actions that are offered. `pools`: where
-    it runs, or may. `starts`: as Workload.starts says; `ends`: of what runs."""
+    """`key`: of the row, which names nothing that may not be seen. `can`: the actions that are offered. `state`: ""
+    where the view says it of all. `pools`: where it runs, or may. `starts`: as Workload.starts says; `ends`: of what
+    runs."""
 
     key: str
     it: Workload
     is_seen: bool
     can: str
+    state: str
     priority: str
     pools: str
     starts: Starts
@@ -76,8 +78,9 @@ def _rows(world: World, ask: Ask, them: Sequence[Workload], is_find: bool) -> It
     for it in them:
         is_seen = ask.sight.sees(it.namespace)
         yield Row(
-            it.key if is_seen else world.mask(it.key), it, is_seen, "" if is_find else " ".join(offered(it)),
-            world.priority(it), pools(it, labels), it.starts(ask.now), ends.of(it) if it.shares else None,
+            it.key if is_seen else world.mask(it.key), it, is_seen, " ".join(offered(it)),
+            it.state if is_find or it.state != "waiting" else "", world.priority(it), pools(it, labels),
+            it.starts(ask.now), ends.of(it) if it.shares else None,
         )  # fmt: skip
 
 

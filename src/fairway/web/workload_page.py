@@ -4,6 +4,7 @@ What the stores do not hold (its events, its YAML, its runs) is asked for with t
 open, by `detail`; what its ranks write comes from `log`.
 """
 
+from operator import itemgetter
 from typing import Any
 
 import yaml
@@ -27,6 +28,7 @@ from .world import World
 
 MOST_EVENTS, HOUR = 50, 3600.0
 Thing = dict[str, Any]
+TIMES = ("lastTimestamp", "eventTime", "firstTimestamp")
 
 
 def page(world: World, ask: Ask) -> Page:
@@ -94,7 +96,8 @@ async def detail(world: World, sight: Sight, client: Client, key: str) -> str:
 
 
 async def _events(client: Client, it: Workload) -> list[Thing]:
-    """About it and its owners, the newest first; none where they may not be listed."""
+    """About it and its owners, the newest first, with `at`, when it was last; none where they may not be listed. What
+    is written by events.k8s.io has no count, and may have one of the times alone."""
     names = {it.key.partition("/")[2], *(name for _, _, name in it.owners)}
     found = []
     for name in sorted(names):
@@ -103,8 +106,9 @@ async def _events(client: Client, it: Workload) -> list[Thing]:
         except ApiError as error:
             if error.status not in (400, 403, 404):
                 raise
-    found.sort(key=lambda one: one.get("lastTimestamp") or one.get("eventTime") or "", reverse=True)
-    return found[:MOST_EVENTS]
+    empty = dict.fromkeys(("type", "reason", "message"), "") | {"count": 1}
+    told = [empty | one | {"at": next(filter(None, map(one.get, TIMES)), "")} for one in found]
+    return sorted(told, key=itemgetter("at"), reverse=True)[:MOST_EVENTS]
 
 
 async def runs(client: Client, it: Workload) -> list[Run]:

@@ -385,14 +385,13 @@ document.addEventListener("keydown", event => {
 
 // One workload: what is fetched beside the stream
 
-const own = {key: "", version: "", log: null, run: "", tail: 1000, lines: 0, fetched: 0};
+const own = {key: "", version: "", log: null, run: "", newest: "", tail: 1000, lines: 0, fetched: 0};
 
 function logs() {
   const box = main.querySelector("[data-detail]"), key = box ? box.dataset.detail : "";
   if (key !== own.key) {
-    if (own.log) own.log.abort();
-    Object.assign(own, {key, version: "", log: null, run: "", tail: 1000, fetched: 0});
-    if (key) readLog();
+    Object.assign(own, {key, version: "", run: "", newest: "", tail: 1000, fetched: 0});
+    if (key) readLog(); else own.log?.abort();
   }
   if (key && own.version !== box.dataset.version && Date.now() > own.fetched + 2000) fetchDetail(key, box.dataset.version);
 }
@@ -408,11 +407,13 @@ async function fetchDetail(key, version) {
     const made = [...document.querySelectorAll("[data-run]")].map(it => new Option(it.dataset.label, it.dataset.run));
     choice.replaceChildren(choice.options[0], ...made);
     choice.value = had;
+    if (own.newest && made[0] && made[0].value !== own.newest && !own.run) readLog();  // a new attempt is the last one
+    own.newest = made[0]?.value || own.newest;
   } catch (error) { /* the stream says that the dashboard is away; the next change asks again */ }
 }
 
 async function readLog() {
-  if (own.log) own.log.abort();
+  own.log?.abort();
   const cut = own.log = new AbortController(), box = ONE("log");
   box.textContent = "";
   own.lines = 0;
@@ -446,6 +447,7 @@ main.addEventListener("click", event => {
   const button = event.target.closest("button");
   if (button?.matches("[data-earlier]")) { own.tail = Math.min(own.tail * 4, 20_000); readLog(); }
   if (button?.dataset.act) propose(button.dataset.act, [button.dataset.of]);
+  if (button?.matches("[data-all]")) chooseAll([...main.querySelectorAll("[name=chosen]")]);
   if (button?.dataset.many) propose(button.dataset.many, chosen(button.dataset.many));
   if (button?.dataset.helps) helps(button);
   if (button?.matches("[data-make]")) attempt(button.form, false);
@@ -461,14 +463,13 @@ async function helps({dataset, nextElementSibling: words}) {
 
 const checked = () => [...main.querySelectorAll("input[name=chosen]:checked")], chosen = action => checked().filter(it => it.dataset.can.split(" ").includes(action)).map(it => it.value);
 
+const chooseAll = them => { const isOn = !them.every(it => it.checked); them.forEach(it => { it.checked = isOn; }); countChosen(); };
+
 // Each action is offered for those of the chosen that it can be done to, with how many they are.
 function countChosen() {
   const bar = ONE("many"), count = checked().length;
-  if (bar) bar.querySelector("[role=status]").textContent = count ? `${count} chosen:` : "Choose workloads to";
-  for (const it of bar?.querySelectorAll("[data-many]") || []) {
-    const fit = chosen(it.dataset.many).length;
-    it.textContent = it.textContent.replace(/( \d+)?$/, fit ? ` ${fit}` : "");
-  }
+  if (bar) bar.querySelector("[role=status]").textContent = count ? `${count} chosen:` : "or some, to";
+  for (const it of bar?.querySelectorAll("[data-many]") || []) it.textContent = it.textContent.replace(/( \d+)?$/, ` ${chosen(it.dataset.many).length || ""}`.trimEnd());
   warn();
 }
 
