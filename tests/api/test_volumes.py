@@ -18,7 +18,7 @@ from fairway.api.objects import (
 )
 from fairway.api.pods import Surroundings, pod_class
 from fairway.api.volumes import Storage, reaches
-from fairway.engine import Expression, PodClass, Term
+from fairway.engine import Expression, PodClass, Term, means
 
 Thing = dict[str, Any]
 LOCAL: Thing = {"volumeBindingMode": "WaitForFirstConsumer", "provisioner": "kubernetes.io/no-provisioner"}
@@ -54,11 +54,14 @@ def measured(known: Storage, *said: Thing) -> Storage:
     return replace(known, drivers={"disks": driver}, capacities={str(at): one for at, one in enumerate(told)})
 
 
-def read(known: Storage | None, *volumes: Thing, name: str = "", limited: tuple[str, ...] = ()) -> PodClass:
-    """A pod that uses claim `c`, or these volumes; some node limits the volumes of these drivers."""
+def read(
+    known: Storage | None, *volumes: Thing, name: str = "", limited: tuple[str, ...] = (), shared: tuple[str, ...] = ()
+) -> PodClass:
+    """A pod that uses claim `c`, or these volumes; some node limits the volumes of these drivers; `shared` claims."""
     said = list(volumes) or [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
     template = decode({"metadata": {"name": name}, "spec": {"volumes": said}}, PodTemplate)
-    return pod_class(template, "ns", Surroundings(known, limited=frozenset(ATTACHED + one for one in limited)))
+    limits = frozenset(ATTACHED + one for one in limited)
+    return pod_class(template, "ns", Surroundings(known, limited=limits, shared=frozenset(shared)))
 
 
 def at(*zones: str, **said: Any) -> Thing:
@@ -128,6 +131,19 @@ def test_a_claim_that_waits_for_its_first_pod_takes_it_where_a_volume_is_or_is_m
     known = storage({"c": claim}, volumes, local=LOCAL, made=MADE, zonal={**MADE, "allowedTopologies": labels})
     found = read(known)
     assert (found.volumes, found.unready) == (() if where is None else (where,), ())
+
+
+def test_pods_that_share_a_claim_agree_in_what_tells_its_places_apart() -> None:
+    """Where its volume is once, a free volume or one that is made in one of several zones, all of them go."""
+    local = storage({"c": ASKS}, {"v1": at("a"), "v2": at("b")}, local=LOCAL)
+    (term,) = read(local, shared=("ns/c",)).pod_affinity
+    own = read(local, shared=("ns/c",))
+    assert (term.topology_key, term.weight, term.anti) == ("zone", None, False) and means(term, own, own)
+    assert read(local).pod_affinity == () and read(local, shared=("ns/other",)).pod_affinity == ()
+    one_place = storage({"c": ASKS}, {"v1": at("a")}, local=LOCAL)
+    assert read(one_place, shared=("ns/c",)).pod_affinity == ()
+    bound = storage({"c": {"volumeName": "v1"}}, {"v1": at("a"), "v2": at("b")}, local=LOCAL)
+    assert read(bound, shared=("ns/c",)).pod_affinity == ()
 
 
 def test_once_a_node_was_selected_the_class_makes_the_volume_there():

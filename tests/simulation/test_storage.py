@@ -62,9 +62,9 @@ def volume(name: str, at: str, size: str = "1Gi", key: str = "zone") -> Thing:
             "status": {"phase": "Available"}}  # fmt: skip
 
 
-def using(name: str, *claims: str) -> Thing:
+def using(name: str, *claims: str, cpu: str = "1") -> Thing:
     said = [{"name": f"v{index}", "persistentVolumeClaim": {"claimName": one}} for index, one in enumerate(claims)]
-    made = pod(name, seconds=None, cpu="1")
+    made = pod(name, seconds=None, cpu=cpu)
     made["spec"]["volumes"] = said
     return made
 
@@ -118,6 +118,21 @@ def test_a_claim_that_its_class_makes_a_volume_for_names_the_node_before_the_pod
 
     where, said = play(story)
     assert where and where == said
+
+
+def test_pods_that_share_an_unbound_claim_go_to_the_zone_of_the_first() -> None:
+    spread = {**MADE, "metadata": {"name": "zonal"}, "allowedTopologies": [
+        {"matchLabelExpressions": [{"key": "zone", "values": ["z0", "z1", "z2"]}]}]}  # fmt: skip
+
+    async def story(world: World) -> tuple[str, str, str]:
+        pods = using("a", "data", cpu="3"), using("b", "data", cpu="3"), using("c", "data")
+        await world.apply(spread, claim("data", "zonal"), *pods)
+        await world.until(lambda: place(world, "c"))
+        await world.until(lambda: world.says_reason("pod-b", "NoRoom"))
+        return await place(world, "a"), await place(world, "c"), await place(world, "b")
+
+    first, third, second = play(story)
+    assert first and first == third and not second
 
 
 def test_a_claim_made_later_lets_its_pod_start_where_its_volume_is() -> None:

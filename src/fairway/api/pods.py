@@ -42,12 +42,13 @@ Selected = tuple[str, str | None]
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """Claims and volumes, None where they are not known; labels of namespaces; generated labels that selectors read;
-    resources of volumes of which some node attaches a limited number."""
+    resources of volumes of which some node attaches a limited number; claims that several pods use."""
 
     storage: Storage | None = None
     namespaces: Mapping[str, Labels] = field(default_factory=dict)
     selected: frozenset[Selected] = frozenset()
     limited: frozenset[str] = frozenset()
+    shared: frozenset[str] = frozenset()
 
     def labels(self, namespace: str) -> dict[str, str]:
         return {objects.NAMESPACE_NAME: namespace, **self.namespaces.get(namespace, {})}
@@ -69,13 +70,18 @@ def pod_class(template: objects.PodTemplate, namespace: str, around: Surrounding
         if count > most:
             raise Malformed(f"spec.{name} has {count} terms, and at most {most} are read")
     spread = tuple(_spread(part, meta.labels) for part in spec.topology_spread_constraints)
-    read = {*around.selected, *_selected(near, spread)}
+    labels = _lasting(meta.labels, {*around.selected, *_selected(near, spread)})
     claims = dict(around.storage.of(template, namespace) if around.storage else ())
     apart = around.storage.apart(template, namespace) if around.storage and len(claims) > 1 else ()
+    claim, keys = around.storage.ties(template, namespace, around.shared) if around.storage else ("", ())
+    if claim and not any(one.weight is None and not one.anti for one in near):  # else no pod is meant by all terms
+        tie = f"{objects.GROUP}/claim-{claim}"
+        near += tuple(engine.PodAffinity((engine.Expression(tie, "Exists"),), key) for key in keys)
+        labels = tuple(sorted((*labels, (tie, ""))))
     return engine.PodClass(
         namespace=namespace,
         requests=tuple(one for one in asked if one[0] != engine.GPU) if fraction or memory else asked,
-        labels=_lasting(meta.labels, read),
+        labels=labels,
         node_selector=tuple(sorted(spec.node_selector.items())),
         affinity=terms(affinity.required) if affinity.required else (),
         volumes=(*_bound(spec, claims.values()), *apart),

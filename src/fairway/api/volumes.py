@@ -8,7 +8,7 @@ read from what it says. A driver may limit how many volumes a node attaches: eac
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from itertools import chain, product
 from math import prod
@@ -64,6 +64,22 @@ class Storage:
         """The claims that a pod, or pods of a template, use, by name."""
         for name, said in self._used(template, namespace):
             yield name, self._meaning(said) if said else MISSING
+
+    def ties(self, template: objects.PodTemplate, namespace: str, shared: Set[str]) -> tuple[str, tuple[str, ...]]:
+        """The first claim of a pod that others of `shared` use, too, whose volume may yet come to be in one of several
+        places, and the node labels in which those differ: pods that use it must agree in them. Else ("", ())."""
+        named = ((name, said) for name, said in self._used(template, namespace) if f"{namespace}/{name}" in shared)
+        found = ((name, self._tied(said)) for name, said in named if said and said.metadata.name and self.waits(said))
+        return next((one for one in found if one[1]), ("", ()))
+
+    def _tied(self, said: objects.ClaimObject) -> tuple[str, ...]:
+        """The labels of which a node has one value, and its volume may be at another."""
+        values, places = defaultdict[str, set[str]](set), self._places(said)
+        is_open = all(places) and SELECTED_NODE not in said.metadata.annotations
+        for term in chain(*places) if is_open else ():
+            for one in term.expressions:
+                values[one.key].update(one.values if one.operator == "In" else ())
+        return tuple(sorted(key for key, those in values.items() if len(those) > 1))
 
     def apart(self, template: objects.PodTemplate, namespace: str) -> tuple[Reach, ...]:
         """What holds of the nodes where each of a pod's claims gets a volume of its own, if some want the same."""

@@ -21,7 +21,7 @@ from typing import TypeVar
 from fairway.api import nodes, pods, queues, workloads
 from fairway.api.alone import is_alone
 from fairway.api.names import PARTING
-from fairway.api.objects import FINISHED, DisruptionBudgetObject, Object, PodObject, VolumeObject
+from fairway.api.objects import FINISHED, DisruptionBudgetObject, Object, PodObject, PodTemplate, VolumeObject
 from fairway.api.owners import GROUPS, OWNERS
 from fairway.api.quantities import Malformed
 from fairway.api.types import WorkloadObject
@@ -69,6 +69,7 @@ class Facts:
         self._selected: set[pods.Selected] = set()  # generated labels that selectors read
         self._limited: set[str] = set()  # resources of volumes that some node attaches only so many of
         self._claimants: defaultdict[str, set[str]] = defaultdict(set)  # workloads by the claims that they use
+        self._shared: set[str] = set()  # claims that several pods use
         self._queues_stale = self._claims_stale = False
         self._is_news = True
         self.is_shown = False
@@ -96,7 +97,8 @@ class Facts:
         elif kind == kinds.WORKLOADS:
             self._stale.update({key}, self.names.note(key, old, new))
             self._select(*(pods.selected_by(one.template) for one in seen.spec.pod_sets))
-            self._claim(key, *(one.template for one in seen.spec.pod_sets))
+            for one in seen.spec.pod_sets:
+                self._claim(key, one.template, one.count)
         else:  # a queue's namespaces, a workload's priority
             self._queues_stale = True
             self._stale.update(self.view.workloads if kind != kinds.QUEUES else ())
@@ -118,12 +120,13 @@ class Facts:
         self._select(pods.selected_by(seen))
         self._claim(key, seen)
 
-    def _claim(self, key: str, *those: Object) -> None:
-        """Notes which claims a workload uses."""
-        space = key.partition("/")[0]
-        for one in those:
-            for name, _ in claims_of(one):
-                self._claimants[f"{space}/{name}"].add(key)
+    def _claim(self, key: str, pod: PodTemplate | PodObject, count: int = 1) -> None:
+        """Notes which claims a workload uses, by so many pods; what uses one that others use, too, is read anew."""
+        for claim in (f"{key.partition('/')[0]}/{name}" for name, _ in claims_of(pod)):
+            (claimants := self._claimants[claim]).add(key)
+            if claim not in self._shared and max(count, len(claimants)) > 1:
+                self._shared.add(claim)
+                self._stale |= claimants
 
     def _note_storage(self, kind: Kind, key: str, *states: Object | None) -> None:
         """Reads anew what uses a claim that changed, or whose volume did. What was or is free may have been meant for
@@ -217,7 +220,8 @@ class Facts:
 
     def reading(self) -> workloads.Reading:
         spaces = {name: it.metadata.labels for name, it in self.view.namespaces.items()}
-        around = pods.Surroundings(self.view.storage, spaces, frozenset(self._selected), frozenset(self._limited))
+        around = pods.Surroundings(self.view.storage, spaces, frozenset(self._selected), frozenset(self._limited),
+                                   frozenset(self._shared))
         known = self._reading.known if self._reading.around == around and len(self._reading.known) < MOST_KNOWN else {}
         classes = self.view.classes
         self._reading = workloads.Reading(queues.priorities(classes), around, queues.non_preempting(classes), known)

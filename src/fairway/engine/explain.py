@@ -108,8 +108,8 @@ def _in_pool(draft: Draft, ask: Ask, pool: str) -> Why:
         return Reason.LEVEL_UNKNOWN, Facts(pool=pool, level=unknown[0])
     empty, bare = _emptied(draft), ask._replace(allowed=None, beside=None)
     if not may_fit(draft, ask, pool) and not _grows(empty, ask, pool):
-        reason = Reason.NO_DEVICE if _lacks_devices(empty, ask, pool, _mask) else Reason.NEVER_FITS
-        return reason, replace(_facts(empty, bare, pool), would_fit=None)
+        lacks = _knows_no_memory(empty, ask, pool) or _lacks_devices(empty, ask, pool, _mask)
+        return Reason.NO_DEVICE if lacks else Reason.NEVER_FITS, replace(_facts(empty, bare, pool), would_fit=None)
     if not draft.policy.tells_why:
         return Reason.NO_ROOM, Facts(pool=pool)
     if claim := _claim_in_use(draft, ask):
@@ -174,13 +174,16 @@ def _pods_in(offered: dict[str, int], draft: Draft, request: Request) -> int:
     return min(room, default=1)
 
 
+def _knows_no_memory(empty: Draft, ask: Ask, pool: str) -> bool:
+    """Whether what is asked for of the memory of a GPU is no part of one in the pool."""
+    return any(shape.pod.gpu_memory and not shape.request.is_known for _, shape, _ in asked_of(empty, ask, pool))
+
+
 def _lacks_devices(draft: Draft, ask: Ask, pool: str, nodes: Callable[[Draft, Shape], Mask]) -> bool:
     """Whether amounts alone would let every podset fit on those nodes, and devices do not."""
     allowed = True if ask.allowed is None else ask.allowed
     parts = [(shape, size, np.where(nodes(draft, shape) & allowed, count_room(draft, shape.request, ...), 0))
              for _, shape, size in asked_of(draft, ask, pool)]
-    if any(shape.pod.gpu_memory and not shape.request.is_known for shape, _, _ in parts):
-        return True
     return all(plain.sum() >= size for _, size, plain in parts) and any(
         np.minimum(plain, device_room(draft, shape, ...)).sum() < size for shape, size, plain in parts
     )

@@ -229,7 +229,16 @@ def _around(cluster: Cluster, known: Iterable[WorkloadObject], *, has_storage: b
     storage = Storage({**own, **claims}, *others) if has_storage else None
     labels = {space: cluster.labels(space) for space in spaces}
     limited = chain.from_iterable(one.limits() for one in cluster.all(objects.CsiNodeObject).values())
-    return Surroundings(storage, labels, frozenset(_selected(cluster, known)), frozenset(limited))
+    shared = frozenset(name for name, pods in _pods_by_claim(known).items() if pods > 1)
+    return Surroundings(storage, labels, frozenset(_selected(cluster, known)), frozenset(limited), shared)
+
+
+def _pods_by_claim(known: Iterable[WorkloadObject]) -> Counter[str]:
+    """How many pods use each claim, by "namespace/name"."""
+    found = Counter[str]()
+    for space, one in ((it.metadata.namespace, one) for it in known for one in it.spec.pod_sets):
+        found.update({f"{space}/{name}": one.count for name, _ in claims_of(one.template)})
+    return found
 
 
 def _selected(cluster: Cluster, known: Iterable[WorkloadObject]) -> Iterator[Selected]:
