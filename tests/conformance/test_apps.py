@@ -54,6 +54,23 @@ async def test_a_deployment_is_scaled_by_its_subresource(api, namespace):
     await api.until(path, "web", settled(replicas=3, availableReplicas=3))
 
 
+async def test_a_scale_is_shown_as_a_table(api, namespace):
+    path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
+    await api.create(path, workload("web", 0))
+    shown = (await api.ask("GET", f"{path}/web/scale", accept="application/json;as=Table;v=v1;g=meta.k8s.io")).thing
+    assert [each["name"] for each in shown["columnDefinitions"]] == ["Name", "Desired", "Available", "Age"]
+    assert shown["rows"][0]["cells"][:3] == ["web", 0, 0]
+
+
+async def test_a_stateful_set_changes_in_few_fields(api, namespace):
+    path = f"/apis/apps/v1/namespaces/{namespace}/statefulsets"
+    await api.create(path, workload("db", 0, serviceName="db"))
+    await api.patch(f"{path}/db", {"spec": {"minReadySeconds": 1}})
+    for change in ({"serviceName": "other"}, {"podManagementPolicy": "Parallel"}):
+        status = await api.refused(422, "PATCH", f"{path}/db", {"spec": change}, media=api.MERGE)
+        assert "updates to statefulset spec for fields other than 'replicas', 'ordinals'" in status["message"]
+
+
 async def test_a_stateful_set_has_pods_with_names_that_last(api, pods, namespace):
     path = f"/apis/apps/v1/namespaces/{namespace}/statefulsets"
     await api.create(path, workload("db", 2, serviceName="db"))

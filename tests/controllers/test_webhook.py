@@ -203,6 +203,16 @@ async def test_reviews_are_counted_and_what_is_refused_by_its_kind() -> None:
     assert 'fairway_webhook_refused_total{kind="Job"} 1.0' in told and "fairway_webhook_seconds_count 4.0" in told
 
 
+async def test_a_refusal_names_the_object_and_the_fields_as_kubernetes_does() -> None:
+    bad = limited("soon")
+    request = {"uid": "u", "kind": {"group": "batch", "kind": "Job"}, "operation": "CREATE", "object": bad}
+    async with served() as (_, asks):
+        said = json.loads((await asks.post("/mutate", {"request": request}))[1])["response"]["status"]
+    (cause,) = said["details"].pop("causes")
+    assert said["details"] == {"name": bad["metadata"]["name"], "group": "batch", "kind": "Job"}
+    assert cause["field"] == "metadata.annotations[fairway.dev/time-limit]"
+
+
 async def test_only_an_administrator_says_since_when_a_pod_is_idle() -> None:
     idle, plain = pod(annotations={"fairway.dev/idle-since": "2026-11-21T10:00:00Z"}), pod(annotations={})
     async with served() as (_, asks):

@@ -300,7 +300,8 @@ class Facts:
         if not is_alone(said):
             case = self.cases.case(key)
             outcome = case.owner.outcome() if case.owner else None
-            is_done = isinstance(case.owner, JobOwner) and case.owner.is_done(case.pods)
+            heard = [it for it in case.pods if not it.metadata.is_going or self.view.is_ready(it.spec.node_name)]
+            is_done = isinstance(case.owner, JobOwner) and case.owner.is_done(heard)  # a lost node tells nothing more
             if (outcome or is_done) and not said.metadata.is_going:
                 return Ended(key, outcome.succeeded if outcome else True)
         fact = workloads.fact(said, reading)

@@ -127,7 +127,7 @@ class Door:
                 priorities.check(review.new, review.old, review.namespace, review.lookup)
         except Refused as refused:
             if not await is_administrator(self._client, asked.user_info):
-                return {"uid": asked.uid, "allowed": False, "status": _status(refused)}
+                return {"uid": asked.uid, "allowed": False, "status": _status(refused, review)}
         return answer(asked, review, completes=completes)
 
     def _review(self, asked: _Request) -> Review:
@@ -195,7 +195,7 @@ def answer(asked: _Request, review: Review, *, completes: bool) -> dict[str, Any
     try:
         made, warnings = admit(review)
     except Refused as refused:
-        return {"uid": asked.uid, "allowed": False, "status": _status(refused)}
+        return {"uid": asked.uid, "allowed": False, "status": _status(refused, review)}
     told: dict[str, Any] = {"uid": asked.uid, "allowed": True}
     if warnings:
         told["warnings"] = warnings
@@ -204,10 +204,12 @@ def answer(asked: _Request, review: Review, *, completes: bool) -> dict[str, Any
     return told
 
 
-def _status(refused: Refused) -> dict[str, Any]:
+def _status(refused: Refused, review: Review) -> dict[str, Any]:
+    """As Kubernetes refuses, so that clients say of which object it is."""
     code, reason = (403, "Forbidden") if refused.forbidden else (422, "Invalid")
     causes = [{"field": field, "reason": word, "message": message} for field, word, message in refused.causes]
-    return {"code": code, "reason": reason, "message": str(refused), "details": {"causes": causes}}
+    about = {"name": part(review.new, "metadata").get("name") or "", "group": review.group, "kind": review.kind}
+    return {"code": code, "reason": reason, "message": str(refused), "details": {**about, "causes": causes}}
 
 
 def changes(before: Mapping[str, Any], after: Thing, path: str = "") -> Iterator[dict[str, Any]]:

@@ -270,6 +270,16 @@ def _undirected(template: Thing) -> tuple[Any, Any]:
 
 # -- kinds that make pods or Jobs
 
+def _stateful_set(thing: Thing, old: Thing) -> Iterator[Cause]:
+    spec, before = thing.get("spec") or {}, old.get("spec")
+    if spec == before:
+        return
+    yield from _set(thing, {})
+    if before and any(spec.get(name) != before.get(name) for name in (spec.keys() | before.keys()) - set(_STATEFUL)):
+        names = f"{', '.join(map(repr, _STATEFUL[:-1]))} and {_STATEFUL[-1]!r}"
+        yield denied("spec", f"updates to statefulset spec for fields other than {names} are forbidden")
+
+
 def _set(thing: Thing, old: Thing) -> Iterator[Cause]:
     spec, before = thing.get("spec") or {}, old.get("spec")
     if spec == before:
@@ -404,9 +414,12 @@ def _at_least(spec: Thing, path: str, bounds: Mapping[str, int]) -> Iterator[Cau
             yield wrong(f"{path}.{name}", spec[name], f"must be greater than or equal to {least}")
 
 
+_STATEFUL = ("replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit",
+             "persistentVolumeClaimRetentionPolicy", "minReadySeconds")
 _RULES: Mapping[str, Callable[[Thing, Thing], Causes]] = dict.fromkeys(
-    ("deployments.apps", "replicasets.apps", "statefulsets.apps"), _set
+    ("deployments.apps", "replicasets.apps"), _set
 ) | {
+    "statefulsets.apps": _stateful_set,
     autoscaling.NAME: autoscaling.faults, "services": address.faults, "pods": _pod,
     "jobs.batch": _job, "cronjobs.batch": _cron_job, "priorityclasses.scheduling.k8s.io": _priority_class,
     "configmaps": _configuration, "secrets": _secret, "poddisruptionbudgets.policy": _budget, "nodes": _node,

@@ -3,22 +3,27 @@
 Its kind says where in the object the numbers are. An update writes the wanted one there and nothing else.
 """
 
+from dataclasses import replace as replace_in
 from typing import Any
 
 from fairway.embedded.call import Call
 from fairway.embedded.errors import Failure, bad_request, conflict, invalid, wrong
+from fairway.embedded.kinds import Column
 from fairway.embedded.patch import apply_patch, check_media
+from fairway.embedded.reading import answer
 from fairway.embedded.registry import Registry, Thing
 from fairway.embedded.selector import selector_text
 from fairway.embedded.store import encode
 from fairway.embedded.writing import warned
 from fairway.kube.transport import Response
 
+COLUMNS = (Column("Name", ".metadata.name"), Column("Desired", ".spec.replicas", "integer"),
+           Column("Available", ".status.replicas", "integer"), Column("Age", "age(.metadata.creationTimestamp)"))
 SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
 def read(registry: Registry, call: Call) -> Response:
-    return _answer(call, registry.current(call.resource, call.key))
+    return _answer(registry, call, registry.current(call.resource, call.key))
 
 
 def replace(registry: Registry, call: Call) -> Response:
@@ -45,11 +50,12 @@ def _write(registry: Registry, call: Call, scale: Thing) -> Response:
     if version and version != old["metadata"]["resourceVersion"]:
         raise conflict(kind, call.name)
     _put(new, kind.scale.wanted, replicas)
-    return warned(_answer(call, registry.update(old, new, write=write)), write)
+    return warned(_answer(registry, call, registry.update(old, new, write=write)), write)
 
 
-def _answer(call: Call, thing: Thing) -> Response:
-    return Response(200, {"content-type": "application/json"}, encode(_scale(call, thing)))
+def _answer(registry: Registry, call: Call, thing: Thing) -> Response:
+    resource = replace_in(call.resource, kind=replace_in(call.resource.kind, columns=COLUMNS))
+    return answer(registry, replace_in(call, resource=resource), encode(_scale(call, thing)))
 
 
 def _scale(call: Call, thing: Thing) -> Thing:

@@ -43,7 +43,11 @@ SEATS = 2  # writes of controllers at once while a person's is under way; each c
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _HEALTH = ("/healthz", "/livez", "/readyz")
-_LATER = ("proxy", "ephemeralcontainers", "resize")
+_LATER = {
+    "proxy": "`kubectl port-forward` leads to a port of a pod",
+    "ephemeralcontainers": "`kubectl exec` runs a program in a pod",
+    "resize": "a pod keeps what it requests; change what makes it, or make it anew",
+}
 
 _STREAMS: Mapping[str, logs.Verb] = {
     "pods/exec": execute.execute, "pods/attach": attach.attach, "pods/portforward": tunnel.forward,
@@ -237,7 +241,7 @@ def _verb(call: Call) -> Verb:
         if not call.name and method in ("POST", "DELETE") and kind.namespaced and not call.namespace:
             raise method_not_allowed()
     elif call.subresource in _LATER and kind.plural == "pods":
-        raise Failure(501, "NotImplemented", f"{call.subresource}: not served; `kubectl exec` runs a program in a pod")
+        raise Failure(501, "NotImplemented", f"{call.subresource}: not served; {_LATER[call.subresource]}")
     elif call.subresource in kind.subresources:
         verbs = _PARTS.get(call.subresource, {})
     else:
