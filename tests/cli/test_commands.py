@@ -646,7 +646,11 @@ def test_the_notebook_of_the_examples_is_paused_and_woken(machine: Machine) -> N
 @pytest.mark.kubectl
 def test_the_nightly_job_of_the_examples_waits_its_turn(machine: Machine) -> None:
     machine.kubectl("apply", "-f", str(EXAMPLES / "nightly.yaml"))
+    machine.run("submit", "--name", "day", "--cpus", "2", "--", "sleep", "600")
+    machine.until("day", "Running")
     machine.kubectl("create", "job", "--from=cronjob/nightly", "tonight")
+    machine.kubectl("wait", "--for=jsonpath={.status.reason}=NoRoom", "fwl/job-tonight", "--timeout=60s")
+    machine.run("cancel", "day")
     machine.until("tonight", "Succeeded")
     assert machine.run("logs", "tonight") == "the night is over\n"
     machine.kubectl("delete", "cronjob", "nightly")
@@ -657,9 +661,16 @@ def test_a_new_version_of_the_server_of_the_examples_keeps_within_its_quota(mach
     machine.kubectl("apply", "-f", str(EXAMPLES / "serve.yaml"))
     machine.kubectl("rollout", "status", "deployment/serve", "--timeout=60s")
     machine.kubectl("set", "env", "deployment/serve", "VERSION=2")
-    machine.kubectl("rollout", "status", "deployment/serve", "--timeout=60s")
-    found = json.loads(machine.kubectl("get", "pods", "-l", "app=serve", "-o", "json"))["items"]
-    live = [it for it in found if "deletionTimestamp" not in it["metadata"]]
+    found, rolling = list[dict](), ("rollout", "status", "deployment/serve", "--watch=false")
+    while "successfully rolled out" not in machine.kubectl(*rolling):
+        found = json.loads(machine.kubectl("get", "pods", "-l", "app=serve", "-o", "json"))["items"]
+        assert len([it for it in found if it["spec"].get("nodeName")]) <= 2
+    machine.kubectl("scale", "deployment/serve", "--replicas=3")
+    while len(found) != 3 or sum("nodeName" not in it["spec"] for it in found) != 1:
+        found = json.loads(machine.kubectl("get", "pods", "-l", "app=serve", "-o", "json"))["items"]
+    (late,) = [it["metadata"]["name"] for it in found if "nodeName" not in it["spec"]]
+    machine.kubectl("wait", "--for=jsonpath={.status.reason}=OverLimit", f"fwl/pod-{late}", "--timeout=60s")
+    live = [it for it in found if it["spec"].get("nodeName")]
     versions = [{one["name"]: one["value"] for one in it["spec"]["containers"][0]["env"]}["VERSION"] for it in live]
     assert versions == ["2", "2"]
     machine.kubectl("delete", "deployment", "serve")
