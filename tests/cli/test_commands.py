@@ -344,6 +344,7 @@ def test_metrics_are_for_this_machine_alone(machine: Machine) -> None:
         ("metricsPort: 99999", "metricsPort: found 99999; a port up to 65535 is allowed"),
         ("colour: red", "colour: no such setting; there are "),
         ("[1]", "found 1; settings by name are allowed"),
+        ("[", "line 2"),
     ],
 )
 def test_settings_that_cannot_be_are_one_line(machine: Machine, text: str, said: str) -> None:

@@ -245,6 +245,7 @@ def test_a_queue_that_does_not_exist_is_told(machine: Machine) -> None:
         "fairway: --queue: there is no queue 'defualt'; did you mean default? there are: default\n"
     )
     machine.run("ls", "-q", "default")
+    assert "-n: there is no namespace 'defualt'; did you mean default?" in machine.run("ls", "-n", "defualt", status=1)
 
 
 def test_jobs_are_listed_by_name_also_those_that_are_over(machine: Machine) -> None:

@@ -56,6 +56,8 @@ kind: Queue
 metadata: {name: interns}
 spec: {budget: {gpuHours: 3, period: 30d}, timeLimit: {default: 2h}}
 ---
+{apiVersion: fairway.dev/v1alpha1, kind: Queue, metadata: {name: lost}, spec: {parent: nowhere}}
+---
 {apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: urgent}, value: 10}
 """
 
@@ -255,6 +257,12 @@ def test_a_folder_that_was_deleted_is_told(machine: Machine) -> None:
     )
     assert found.stderr == "fairway: --chdir: the folder you are in is deleted; go to another, or name one\n"
     assert found.returncode == 2
+
+
+def test_a_queue_whose_parent_is_not_there_takes_no_submission(machine: Machine) -> None:
+    until(lambda: "queue lost is not valid" in machine.run("queues"))
+    said = machine.run("submit", "--queue", "lost", "--", "true", status=1)
+    assert said.startswith("fairway: --queue: queue lost is not valid, nothing in it starts: queue lost names parent ")
 
 
 def test_wait_anyway_queues_what_could_start_later_and_nothing_else(machine: Machine) -> None:

@@ -1,5 +1,6 @@
 """A GPU belongs to one cluster of the machine at a time. Each cluster here is a process of its own."""
 
+import json
 import os
 import signal
 import stat
@@ -11,7 +12,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from test_cards import card
 
+from fairway.node.cards import XE
 from fairway.node.claim import FOLDER, claimed
 from fairway.node.machine import Gpu
 
@@ -108,3 +111,43 @@ def test_fake_gpus_need_no_lock(tmp_path: Path):
     fakes = [Gpu(0, "fake", 80)]
     with claimed(fakes, Path("a"), [tmp_path]), claimed(fakes, Path("b"), [tmp_path]) as got:
         assert len(got.gpus) == 1 and not got.missing and not list(tmp_path.iterdir())
+
+
+SEES = 'mount -t tmpfs none /sys/class && ln -s "$0/class/drm" /sys/class/drm && exec "$@"'
+"""Runs a command that finds the cards of a tree, in a mount namespace of its own."""
+
+
+class Home:
+    """One of several clusters of this machine, each of which finds the cards of one tree."""
+
+    def __init__(self, folder: Path, tree: Path) -> None:
+        self.folder, self.tree = folder, tree
+
+    def run(self, *words: str) -> str:
+        command = ["unshare", "-m", "sh", "-c", SEES, str(self.tree), sys.executable, "-m", "fairway", *words]
+        around = {**os.environ, "XDG_DATA_HOME": str(self.folder), "KUBECONFIG": ""}
+        return subprocess.run(command, env=around, capture_output=True, text=True, check=True).stdout
+
+    def offers(self) -> str:
+        [node] = json.loads(self.run("nodes", "-o", "json"))["items"]
+        return node["status"]["allocatable"].get(XE, "0")
+
+
+@pytest.mark.skipif(os.system("unshare -m mount -t tmpfs none /sys/class 2>/dev/null") != 0, reason="needs mounts")
+def test_of_two_clusters_that_run_one_alone_offers_a_gpu(tmp_path: Path) -> None:
+    address = f"{os.getpid() % 65_536:04x}:8c:00.0"  # this test may run twice at a time
+    card(tmp_path / "sys", 0, address, "xe", vendor="0x8086", device="0xe20b")
+    first, second = (Home(tmp_path / name, tmp_path / "sys") for name in "ab")
+    try:
+        for each in (first, second):
+            each.run("up", "--detach", "--cpus", "1")
+        assert (first.offers(), second.offers()) == ("1", "0")
+        log = (second.folder / "fairway" / "up.log").read_text()
+        assert f"GPU 0 ({address}) is not offered: the cluster of {first.folder}/fairway (pid " in log
+        for each in (first, second):
+            each.run("down")
+        second.run("up", "--detach")
+        assert second.offers() == "1"
+    finally:
+        for each in (first, second):
+            subprocess.run([sys.executable, "-m", "fairway", "down", "--data-dir", each.folder / "fairway"])

@@ -16,6 +16,7 @@ from .many import JOBS, States, parted
 from .output import listing_option, show
 from .replicas import parked
 from .rows import MOST_ROWS, NONE, NONE_CHOSEN, Filter, Sight, check_queue, chosen, names_of, print_rows, taken
+from .view import usual_queue
 from .watch import watch
 
 
@@ -51,6 +52,7 @@ async def ls(client: Client, namespace: str, output: str, **said: Any) -> None:
         raise Problem(await unknown(client, namespace, job), exit_code=1)
     if not found:
         await check_queue(client, filter.queue)
+        await usual_queue(client, namespace)  # a Problem where there is no such namespace
     if output in ("json", "yaml"):
         return show(output, {"items": [raw for raw, _ in found]}, lambda: None)
     items = [it for _, it in found]

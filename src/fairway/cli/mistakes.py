@@ -21,7 +21,7 @@ from .amounts import OPTIONS, allocatable, amount, listed
 from .cancelled import unknown
 from .find import get, sought
 from .main import Problem, told
-from .output import near, no_leaf
+from .output import fault, near, no_leaf
 from .quota import over_quota
 from .requirements import Requirements, requirements_of
 from .view import View, selects
@@ -78,6 +78,8 @@ def _of_queue(view: View, asked: Requirements) -> Iterator[Mistake]:
         yield Mistake(f"--queue: there is no queue {name!r}{near(name, leaves)}")
     elif below:
         yield Mistake(no_leaf(name, below))
+    elif why := fault(view.queues.get(name) or {}):
+        yield Mistake(f"--queue: {why}")
     longest = [it for one in view.line(name).values() if (it := (one.get("timeLimit") or {}).get("max"))]
     try:
         most, limit = min(map(duration, longest), default=None), duration(asked.limit) if asked.limit else 0.0

@@ -116,6 +116,13 @@ def no_leaf(queue: str, below: Sequence[str]) -> str:
     return f"--queue: {queue} holds no workloads, only the queues below it: {', '.join(below)}"
 
 
+def fault(queue: Mapping[str, Any]) -> str:
+    """Why its parents lead to no root; "" where they do."""
+    told = (queue.get("status") or {}).get("conditions") or ()
+    why = next((it for it in told if it["type"] == "Valid" and it["status"] == "False"), None)
+    return f"queue {queue['metadata']['name']} is not valid, nothing in it starts: {why['message']}" if why else ""
+
+
 def near(word: str, names: Any) -> str:
     """What there is instead, the likeliest first."""
     from difflib import get_close_matches

@@ -28,7 +28,7 @@ from .connect import on_cluster, unseen
 from .leader import warn
 from .listing import GPU, Meta, Part, Placement, PodMeta, natural
 from .main import Command
-from .output import clock_time, listing_option, print_names, print_table, show, span
+from .output import clock_time, fault, listing_option, print_names, print_table, show, span
 from .rows import memories
 
 Thing = dict[str, Any]
@@ -199,7 +199,7 @@ def print_queues(items: list[Thing], live: dict[str, Tally] | None, less: Sequen
         click.echo(f"{old} is as of the last minute, all else as of now", err=True)
     if any((it.get("spec") or {}).get("quotas") and not (it.get("status") or {}).get("share") for it in items):
         click.echo("a SHARE that is missing comes with the next decision, within a minute", err=True)
-    for line in filter(None, map(_fault, items)):
+    for line in filter(None, map(fault, items)):
         click.echo(line, err=True)
     if budgets := [line for it in items for line in _budget(it, now)]:
         click.echo()
@@ -208,13 +208,6 @@ def print_queues(items: list[Thing], live: dict[str, Tally] | None, less: Sequen
         click.echo()
         print_table(["FORECASTS", "AHEAD", "STARTS", "OFF BY", "IN TIME"], forecasts)
         click.echo("OFF BY: from the earlier time that was forecast; IN TIME: the starts by the later one", err=True)
-
-
-def _fault(queue: Thing) -> str:
-    """Why its parents lead to no root; "" where they do."""
-    told = (queue.get("status") or {}).get("conditions") or ()
-    why = next((it for it in told if it["type"] == "Valid" and it["status"] == "False"), None)
-    return f"queue {queue['metadata']['name']} is not valid, nothing in it starts: {why['message']}" if why else ""
 
 
 def _budget(queue: Thing, now: float) -> Iterator[list[object]]:

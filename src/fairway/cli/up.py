@@ -253,7 +253,7 @@ def read_settings(file: str) -> Any:
 
     if not file:
         return Settings()
-    with told(Unreadable):
+    with told(Unreadable, by="--config: "):
         values = next(iter(read(file)), {})
     if not isinstance(values, dict):
         raise Problem(f"--config: {file}: found {values!r}; settings by name are allowed")
