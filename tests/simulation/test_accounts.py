@@ -98,6 +98,23 @@ def test_memory_of_a_gpu_is_charged_as_its_part_even_when_the_nodes_of_its_pool_
     assert 0.75 * 3000 < before < 0.75 * 3610 and 0.75 * 3600 < after < 0.75 * 4200
 
 
+def test_a_profile_of_a_mig_gpu_is_charged_as_its_slices() -> None:
+    profile = "nvidia.com/mig-3g.40gb"
+
+    async def story(world: World) -> float:
+        it = job("a", seconds=700, cpu="1")
+        it["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "1", profile: "2"}}
+        await world.apply(it)
+        await world.until(lambda: world.is_in("job-a", "Succeeded"), seconds=900)
+        await world.clock.sleep(600)
+        return allocated((await days(world))["2027-01-15.default"])
+
+    sliced = node("n1")
+    sliced["status"]["allocatable"][profile] = "2"
+    used = play(story, sliced)
+    assert 0.857 * 700 <= round(used, 3) < 0.857 * 710  # six of seven, in thousandths of a GPU
+
+
 def test_a_day_ends_at_midnight_in_utc() -> None:
     async def story(world: World) -> dict[str, Thing]:
         await world.apply(job("a", seconds=3600, gpus=1))

@@ -27,8 +27,6 @@ LOOKED_AT = 50
 """Nodes of a pool whose labels are compared with what workloads ask for, since those of a pool are alike."""
 Labels = Mapping[str, Sequence[Mapping[str, str]]]
 """Those of some nodes, by pool."""
-Cell = tuple[str, tuple["Holder", ...], bool]
-"""State, holders, and whether it is known that it is this very device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +35,10 @@ class Holder:
 
     it: Workload
     part: float = 1.0
+
+
+Cell = tuple[str, tuple[Holder, ...], bool]
+"""Of a device: state, holders, and whether it is known that it is this very one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,26 +54,34 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A node. `others`: what runs there without a GPU. `idle`: held devices on which nothing computes. `cells`: a
-    letter of LETTERS for each device."""
+    """A node. `workloads`: what is on it, with a GPU or without. `idle`: held devices on which nothing computes.
+    `letters`: one of LETTERS for each device."""
 
     name: str
     pool: str
     domain: str
     problem: str
-    gpus: int
     free: int
     held: int
-    blocks: tuple[Block, ...]
-    others: tuple[Holder, ...]
-    idle: tuple[int, ...] = ()
-    cells: str = ""
+    cells: tuple[Cell, ...]
+    workloads: tuple[Workload, ...]
+    others: tuple[Workload, ...]
+    idle: tuple[int, ...]
+    letters: str
 
     @property
-    def holders(self) -> Iterator[Holder]:
-        for block in self.blocks:
-            yield from block.holders
-        yield from self.others
+    def gpus(self) -> int:
+        return len(self.cells)
+
+    @property
+    def blocks(self) -> Iterator[Block]:
+        """Its devices, joined. Made when it is shown, which of thousands few are."""
+        alike: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
+        for index, (state, who, is_numbered) in enumerate(self.cells):
+            alike[state, is_numbered, *((it.it.key, it.part) for it in who)].append(index)
+        for them in alike.values():
+            state, who, is_numbered = self.cells[them[0]]
+            yield Block(tuple(them), state, who, is_numbered)
 
     def unused(self, block: Block) -> tuple[int, ...]:
         return tuple(it for it in self.idle if it in block.gpus)
@@ -103,11 +113,6 @@ def may_use(it: Workload, pool: str, labels: Iterable[Mapping[str, str]]) -> boo
     return is_named and (not it.selects or any(selects(one, each) for one in it.selects for each in labels))
 
 
-def _cells(blocks: Iterable[Block], idle: Sequence[int]) -> str:
-    letters = {at: LETTERS.get(block.state, MOVING) for block in blocks for at in block.gpus}
-    return "".join(IDLE if at in idle else letters[at] for at in range(len(letters)))
-
-
 def _shares(world: World, node: str) -> Iterator[tuple[Workload, Share]]:
     for key in sorted(world.on_node[node]):
         workload = world.workloads[key]
@@ -124,17 +129,19 @@ def _row(world: World, said: NodeObject, pools: Iterable[Pool]) -> Row:
     gpus = capacity_of(node).get(GPU, 0) // DEVICE + len(broken)
     with_gpus = [it for it in held if it[1].gpus]
     others = max(0, world.bound[node.name] - ceil(sum(share.gpus for _, share in with_gpus)))
-    blocks = tuple(_blocks(gpus, with_gpus, ("closed" if wrong else "free", others), broken))
+    cells = tuple(_cells(gpus, with_gpus, ("closed" if wrong else "free", others), broken))
     levels = [labels.get(level, "") for level in (pool.levels if pool else ())]
-    free, foreign = (sum(len(it.gpus) for it in blocks if it.state == state) for state in ("free", "foreign"))
+    used, letters = uses(said), [LETTERS.get(state, MOVING) for state, *_ in cells]
+    free, closed = (letters.count(LETTERS[state]) for state in ("free", "closed"))
     # What starts or stops does not compute yet, or any more.
-    used, runs = uses(said), [it for it in blocks if it.state == "running" and it.is_numbered]
-    idle = tuple(at for it in runs for at in it.gpus if used.get(at) == "idle")
+    idle = tuple(at for at, (state, _, is_numbered) in enumerate(cells)
+                 if used.get(at) == "idle" and state == "running" and is_numbered)  # fmt: skip
+    for at in idle:
+        letters[at] = IDLE
     return Row(
         node.name, pool.name if pool else NONE, " · ".join(it for it in levels if it and it != node.name), wrong,
-        gpus=sum(len(it.gpus) for it in blocks), free=free,
-        held=foreign + sum(len(it.gpus) for it in blocks if it.holders), blocks=blocks,
-        others=tuple(Holder(it) for it, share in held if not share.gpus), idle=idle, cells=_cells(blocks, idle),
+        free=free, held=len(cells) - free - closed, cells=cells, workloads=tuple(it for it, _ in held),
+        others=tuple(it for it, share in held if not share.gpus), idle=idle, letters="".join(letters),
     )  # fmt: skip
 
 
@@ -144,14 +151,15 @@ def problem(node: Node) -> str:
     return ", ".join(word for word, is_so in (said | {"being removed": node.is_leaving}).items() if is_so)
 
 
-def _blocks(
+def _cells(
     gpus: int, held: Sequence[tuple[Workload, Share]], rest: tuple[str, int], broken: set[int]
-) -> Iterator[Block]:
+) -> list[Cell]:
     """`rest`: the state of what is not held, and how many GPUs others hold; it is not known which."""
     on: defaultdict[int, list[Holder]] = defaultdict(list)
     for workload, share in held:
+        holder = Holder(workload, share.gpus / max(1, len(share.devices)))
         for index in share.devices:
-            on[index].append(Holder(workload, share.gpus / len(share.devices)))
+            on[index].append(holder)
     loose = [Holder(it) for it, share in held if not share.devices for _ in range(max(1, round(share.gpus)))]
     spare = [index for index in range(gpus) if index not in on and index not in broken]
     state, others = rest
@@ -164,9 +172,4 @@ def _blocks(
         cells[index] = holder.it.state, (holder,), False
     for index, holders in on.items():
         cells[index] = holders[0].it.state, tuple(holders), True
-    alike: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
-    for index, (state, who, is_numbered) in enumerate(cells):
-        alike[state, is_numbered, *((it.it.key, it.part) for it in who)].append(index)
-    for them in alike.values():
-        state, who, is_numbered = cells[them[0]]
-        yield Block(tuple(them), state, who, is_numbered)
+    return cells

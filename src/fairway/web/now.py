@@ -56,7 +56,7 @@ class Node:
 
 def page(world: World, ask: Ask) -> Page:
     sight = ask.sight
-    every = [it for it in rows(world) if sight.sees_nodes or any(sight.sees(one.it.namespace) for one in it.holders)]
+    every = [it for it in rows(world) if sight.sees_nodes or any(sight.sees(one.namespace) for one in it.workloads)]
     found = list(filter(_chosen(world, ask), every))
     found.sort(key=SORTS.get(ask.get("sort"), SORTS[""]))
     part = window(ask, found, NODES)
@@ -81,7 +81,8 @@ def page(world: World, ask: Ask) -> Page:
         for at, (pool, *_) in enumerate(pools)
     }
     made = drawn("now", "Now", facts, lists, ask.before)
-    return replace(made, lists={**made.lists, "map": {it.name: it.cells for it in found}}) if facts["groups"] else made
+    cells = {"map": {it.name: it.letters for it in found}} if facts["groups"] else {}
+    return replace(made, lists={**made.lists, **cells})
 
 
 def _groups(found: Sequence[Row], ask: Ask) -> list[tuple[str, int]]:
@@ -153,7 +154,7 @@ def _node(row: Row, ask: Ask, ends: Ends, least: float) -> Node:
         return tuple(Shown(it.it, ask.sight.sees(it.it.namespace), it.part, ends.of(it.it)) for it in holders)
 
     blocks = tuple((block, shown(block.holders)) for block in row.blocks)
-    return Node(row, blocks, shown(row.others), 0 < row.free < least)
+    return Node(row, blocks, shown(map(Holder, row.others)), 0 < row.free < least)
 
 
 def _chosen(world: World, ask: Ask) -> Callable[[Row], bool]:
@@ -163,12 +164,12 @@ def _chosen(world: World, ask: Ask) -> Callable[[Row], bool]:
     tests: list[Callable[[Row], bool]] = []
     if queue:
         is_within = within(world, queue)
-        tests.append(lambda row: any(is_within(it.it.queue) for it in row.holders))
+        tests.append(lambda row: any(is_within(it.queue) for it in row.workloads))
     if show in ("free", "problem"):
         tests.append(lambda row: row.free > 0 if show == "free" else bool(row.problem))
     if text:
         tests.append(lambda row: any(text in name.lower() for name in (row.name, row.pool, row.domain))
-                     or any(ask.sight.finds(text, one.it) for one in row.holders))  # fmt: skip
+                     or any(ask.sight.finds(text, one) for one in row.workloads))  # fmt: skip
     return (lambda row: all(test(row) for test in tests)) if tests else lambda row: True
 
 
