@@ -161,12 +161,18 @@ class Timeline:
     def kept(self, workload: Workload, *, at_risk: bool = False) -> Iterator[list[Window]]:
         """Inside, what the workload may not use is out of sight; gives the windows it could delay."""
         windows = self.against(workload, at_risk=at_risk)
-        if not windows:
+        with self.beside(windows):
             yield windows
+
+    @contextmanager
+    def beside(self, windows: list[Window]) -> Iterator[None]:
+        """Inside, only what these windows leave is in sight."""
+        if not windows:
+            yield
             return
         with self.draft.trial():
             self._cover(windows)
-            yield windows
+            yield
 
     def _cover(self, windows: list[Window], lefts: Mapping[Window, Rooms] | None = None) -> None:
         """Leave no more in sight than these windows leave together; a trial undoes it. `lefts`: what will be left."""
