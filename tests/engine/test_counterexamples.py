@@ -439,3 +439,9 @@ def test_a_node_that_is_gone_since_the_last_decision_is_not_overdrawn() -> None:
     state.snapshot(NOW)
     state.observe(Gone("Node", "n1"))
     assert not state.is_overdrawn("n1")
+
+
+def test_a_gang_that_is_only_promised_its_places_gets_no_lost_pods_back() -> None:
+    one = runs(work("g", count=2, restart="Pod"), on("n1", 0), is_promised=True, lost=(("main", 1),))
+    _, said = decided(world(nodes=(node(),), running=(one,)))
+    assert isinstance(said["g"], Admit)

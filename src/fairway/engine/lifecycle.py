@@ -116,7 +116,7 @@ def replace_lost(cycle: Cycle) -> None:
     """Pods that a running gang lost come back beside the others, within the limits; without a place in a minute it is
     evicted whole. Until then they count in its queue, so that no other takes their quota."""
     short = [one for one in cycle.snapshot.running if one.lost and not one.is_leaving]
-    short = [one for one in short if one.workload.key not in cycle.verdicts]
+    short = [one for one in short if one.workload.key not in cycle.verdicts and not one.is_promised]
     for one in short:
         _count_lost(one, 1, cycle)
     for one in short:
