@@ -439,3 +439,17 @@ def test_a_node_that_is_gone_since_the_last_decision_is_not_overdrawn() -> None:
     state.snapshot(NOW)
     state.observe(Gone("Node", "n1"))
     assert not state.is_overdrawn("n1")
+
+
+def test_a_gang_that_is_only_promised_its_places_gets_no_lost_pods_back() -> None:
+    one = runs(work("g", count=2, restart="Pod"), on("n1", 0), is_promised=True, lost=(("main", 1),))
+    _, said = decided(world(nodes=(node(),), running=(one,)))
+    assert isinstance(said["g"], Admit)
+
+
+def test_a_queue_uses_what_is_reserved_for_it_though_more_is_reserved_than_there_is() -> None:
+    kept = Reservation("own", NOW - 600, 3600.0, "q", "default", ((GPU, 6000),))
+    nobody = replace(kept, name="maintenance", queue="")
+    nodes, queues = (node(gpus=8), node("n2", gpus=2)), (Queue("q"), Queue("r"))
+    _, said = decided(world(work("w"), work("x", "r"), nodes=nodes, queues=queues, reservations=(kept, nobody)))
+    assert isinstance(said["w"], Admit) and isinstance(said["x"], Wait)

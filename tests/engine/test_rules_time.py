@@ -233,6 +233,14 @@ WINDOWS = table(
      [node("n", 4), queue("p"), queue("q"), kept(-60, queue="p", **SOME),
       *(runs(job(name, gpus=1), "n", since=NOW - ago) for name, ago in (("r", 90.0), ("s", 60.0)))],
      {"r": "Keep", "s": "Reserved"}),
+    ("and of those the lower priority first, whatever it loses",
+     [node("n", 4), queue("p"), queue("q"), kept(-60, queue="p", **SOME),
+      runs(job("r", gpus=1), "n", since=NOW - 90.0), runs(job("s", gpus=1, priority=1), "n", since=NOW - 60.0)],
+     {"r": "Reserved", "s": "Keep"}),
+    ("of those alike the youngest",
+     [node("n", 4), queue("p"), queue("q"), kept(-60, queue="p", **SOME),
+      *(runs(job(name, gpus=1, submitted=at), "n", since=NOW - 90.0) for at, name in enumerate("rs"))],
+     {"r": "Keep", "s": "Reserved"}),
 )
 
 

@@ -24,6 +24,8 @@ def facts(*things) -> Facts:
     return said.facts
 
 
+LATER = Reservation("x", NOW + 2 * HOUR, 2 * HOUR, queue="r", pool="default", amount=((GPU, 2000),))
+LONG = {"time_limit": 5 * HOUR}
 SPENT = Ledger(budget_spent=1e9, budget_since=NOW)
 PRECEDENCE = table(
     ("QueueNotFound before all", [node("n", 4), job("w", "nowhere", 9, **WORN)], {"w": "QueueNotFound"}),
@@ -70,6 +72,10 @@ PRECEDENCE = table(
     ("NoRoom in a pool that may grow, though no node says yet how much memory a GPU has",
      [Pool("default", max_nodes=1, shape=(("cpu", 8000), ("memory", 2**30), ("nvidia.com/gpu", 1000))), queue("q"),
       job("w", pod={"gpu_memory": 2**30})], {"w": "NoRoom"}),
+    ("HeldFor where a reservation alone would let it start", [node("n", 4), queue("q", 4), queue("r"), LATER,
+     fixed("v", gpus=3, **LONG), fixed("w", gpus=2, submitted=1, **LONG)], {"v": "Reserved", "w": "HeldFor"}),
+    ("Reserved where it would not, whatever is held, too", [node("n", 4), queue("q", 4), queue("r"), LATER,
+     fixed("v", gpus=3, **LONG), fixed("w", gpus=3, cpu=1, submitted=1, **LONG)], {"v": "Reserved", "w": "Reserved"}),
     ("NoRoom where not even the sum would do", [node("n", 2), queue("q"), runs(job("x", gpus=1), "n"),
      job("w", gpus=2)], {"w": "NoRoom"}),
     ("Refused where nothing else stands against it", [node("n", 2), queue("q"),

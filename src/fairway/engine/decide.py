@@ -278,6 +278,11 @@ def kept_for(attempt: Attempt, cycle: Cycle) -> list[Why]:
     windows = cycle.timeline.against(workload) if cycle.timeline.windows and attempt.pools else []
     if not windows or (found := cycle.fit(workload, attempt.pools)) is None:
         return []
+    reserved = [one for one in windows if not one.owner]
+    if 0 < len(reserved) < len(windows):  # whether reservations alone stop it, or holds beside them
+        with cycle.timeline.beside(reserved):
+            is_reserved = cycle.fit(workload, attempt.pools) is None
+        windows = [one for one in windows if is_reserved is not bool(one.owner)]
     first, facts = min(windows, key=lambda window: window.since), _beside_keeps(workload, found[0], cycle)
     if first.owner:
         return [(Reason.HELD_FOR, replace(facts, blocking=(first.owner,), until=first.since))]

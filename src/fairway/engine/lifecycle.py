@@ -5,15 +5,17 @@ quota; one that has lost pods asks only for those, beside the others.
 """
 
 from collections import defaultdict
+from functools import partial
 from operator import attrgetter, sub
 
-from .candidates import find_new_place
+from .candidates import Later, find_new_place
 from .cycle import Cycle
 from .elastic import complete
-from .eviction_rules import can_pause
+from .eviction_rules import can_pause, cost
 from .labels import repels
 from .model import Running
 from .plan import Cause, Ending, Evict, Finish, Verdict
+from .resources import counts_of
 from .snapshot import Snapshot, of_nodes
 
 PATIENCE = 60.0  # seconds in which lost pods must find a place, and a victim be gone after its grace
@@ -35,12 +37,19 @@ def release(cycle: Cycle) -> None:
                 cycle.timeline.stay(one.workload, verdict.admission)
             if isinstance(verdict, Evict) and verdict.pauses:
                 cycle.draft.freeze(one.workload.key)
-    for key, due in cycle.timeline.conflicting().items():
+    for key, due in cycle.timeline.conflicting(partial(_rank, cycle=cycle)).items():
         cycle.wake(due)
         if key not in cycle.verdicts and due <= cycle.now:
             cycle.say(Evict(key, Cause.RESERVED))
             cycle.draft.leave(key)
     _fail_dependents(cycle)
+
+
+def _rank(one: Running, *, cycle: Cycle) -> tuple[float, float, float, str]:
+    """Which gives way to a reservation first: lower priority, lower cost, younger."""
+    workload, pool = one.workload, one.admission.pool
+    amounts = cycle.tree.amounts(workload.podsets, counts_of(workload.podsets, one.admission), pool)
+    return workload.priority, cost(one, amounts, cycle), -workload.submitted, Later(workload.key)
 
 
 def _fail_dependents(cycle: Cycle) -> None:
@@ -107,7 +116,7 @@ def replace_lost(cycle: Cycle) -> None:
     """Pods that a running gang lost come back beside the others, within the limits; without a place in a minute it is
     evicted whole. Until then they count in its queue, so that no other takes their quota."""
     short = [one for one in cycle.snapshot.running if one.lost and not one.is_leaving]
-    short = [one for one in short if one.workload.key not in cycle.verdicts]
+    short = [one for one in short if one.workload.key not in cycle.verdicts and not one.is_promised]
     for one in short:
         _count_lost(one, 1, cycle)
     for one in short:

@@ -16,7 +16,7 @@ node is never free for it, say because of one workload without a known end, all 
 counted first (`first_with_room`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
@@ -161,12 +161,18 @@ class Timeline:
     def kept(self, workload: Workload, *, at_risk: bool = False) -> Iterator[list[Window]]:
         """Inside, what the workload may not use is out of sight; gives the windows it could delay."""
         windows = self.against(workload, at_risk=at_risk)
-        if not windows:
+        with self.beside(windows):
             yield windows
+
+    @contextmanager
+    def beside(self, windows: list[Window]) -> Iterator[None]:
+        """Inside, only what these windows leave is in sight."""
+        if not windows:
+            yield
             return
         with self.draft.trial():
             self._cover(windows)
-            yield windows
+            yield
 
     def _cover(self, windows: list[Window], lefts: Mapping[Window, Rooms] | None = None) -> None:
         """Leave no more in sight than these windows leave together; a trial undoes it. `lefts`: what will be left."""
@@ -410,12 +416,12 @@ class Timeline:
                 room[:, row] += amounts[: self._columns]
         return own, soon, movable
 
-    def conflicting(self) -> dict[str, float]:
-        """The workloads that must go and from when on, youngest first, because a reservation begins before its grace is
+    def conflicting(self, order: Callable[[Running], tuple[float, float, float, str]]) -> dict[str, float]:
+        """The workloads that must go and from when on, in this order, because a reservation begins before its grace is
         over: preemptible workloads of other queues on room that would be missing."""
         found, now = dict[str, float](), self.draft.snapshot.now
         reserved = [window for window in self.windows if not window.owner]
-        ordered = sorted(self.draft.running.values(), key=lambda one: (-(one.admitted_at or 0.0), one.workload.key))
+        ordered = sorted(self.draft.running.values(), key=order) if reserved else []
         for window in reserved:
             lefts = {row: self._left(window, row, left, reserved) for row, left in window.left.items()}
             missing = {row: -left for row, left in lefts.items() if (left[: self._columns] < 0).any()}

@@ -86,21 +86,24 @@ def is_learned(view: PlanView, workload: Workload) -> bool:
 
 def reservations(view: PlanView) -> Found:
     """In its window only the queue of a reservation uses what is reserved; before it only what is gone in time. Windows
-    that overlap add up."""
+    that overlap add up; where they are more than there is, what a queue uses of its own takes nothing from others."""
     windows = [(kept, opens) for kept in view.snapshot.reservations if (opens := window(view, kept)) is not None]
     pods = [pod for pod, _ in (*view.laid.kinds, *view.standing.kinds)] if windows else []
     is_whole = not any(pod.gpu_fraction or pod.gpu_memory for pod in pods)  # parts of devices leave no whole ones
     for kept, start in windows:
         on = [other for other, opens in windows if opens <= start < opens + other.duration]
         beside = [other for other in on if other.pool == kept.pool]
-        room = spare(view, kept.pool, start) - sum((wanted(view, other) for other in beside if other.amount), 0)
+        wanted = {other: unused(view, other) for other in beside if other.amount}
+        room = spare(view, kept.pool, start) - sum((np.maximum(amounts, 0) for amounts in wanted.values()), 0)
         for item in view.starts:
             if item.role != "new" or is_gone(view, item, start) or is_member(view, kept, item.workload):
                 continue
             if item.admission.nodes.intersection(kept.nodes):
                 yield item.key, kept.name
             part = Layout(view.snapshot, [item]).amounts[0] if kept.amount and item.admission.pool == kept.pool else 0
-            if is_whole and ((room < 0) & (part > 0) & (amounts_of(view, kept) > 0)).any():
+            own = (amounts >= 0 for other, amounts in wanted.items() if is_member(view, other, item.workload))
+            is_own = np.any([np.zeros(len(view.snapshot.resources), np.bool_), *own], axis=0)
+            if is_whole and ((room < 0) & (part > 0) & (amounts_of(view, kept) > 0) & ~is_own).any():
                 yield item.key, kept.name
 
 
@@ -127,13 +130,14 @@ def amounts_of(view: PlanView, kept: Reservation) -> Columns:
     return np.array([dict(kept.amount).get(name, 0) for name in view.snapshot.resources], np.int64)
 
 
-def wanted(view: PlanView, kept: Reservation) -> Columns:
-    """int64[resource]: what its queue does not use yet of what is reserved."""
+def unused(view: PlanView, kept: Reservation) -> Columns:
+    """int64[resource]: what its queue does not use yet of what is reserved; below zero what it uses beyond that."""
     items = [item for item in (*view.stands, *view.starts) if item.admission.pool == kept.pool
              and is_member(view, kept, item.workload) and (item.role != "stands" or item.key not in view.going)]
     laid = Layout(view.snapshot, items)
     used = laid.amounts[laid.form_of].sum(axis=0) if items else 0
-    return np.maximum(amounts_of(view, kept) - used, 0)
+    unused: Columns = amounts_of(view, kept) - used
+    return unused
 
 
 def spare(view: PlanView, pool: str, start: float) -> Columns:
