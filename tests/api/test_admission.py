@@ -244,6 +244,26 @@ def test_a_longer_limit_of_a_gang_of_pods_or_of_replicas_counts_all_that_runs_of
     assert "at most 3h is" in refusal("LeaderWorkerSet", served("3h1m"), **said)
 
 
+def test_what_its_pods_request_changes_only_while_a_workload_holds_no_room():
+    def asking(gpus, image="i", **spec):
+        containers = [{"name": "c", "image": image, "resources": {"limits": {"nvidia.com/gpu": gpus}}}]
+        return job(template={"spec": {"containers": containers}}, suspend=True, **spec)
+
+    runs = {"group": "batch", "old": asking("1"), "things": {("Workload", "ns/job-j"): held("2h")}}
+    said = refusal("Job", asking("8"), **runs)
+    assert said == "spec: what its pods request does not change while the workload holds room; suspend it first"
+    for changed in (asking("1", image="j"), asking("1", parallelism=3)):
+        assert let_in("Job", changed, **runs)
+    waits = {("Workload", "ns/job-j"): {**held("2h"), "status": {}}}
+    assert let_in("Job", asking("8"), **{**runs, "things": waits})
+    assert let_in("Job", asking("8"), is_trusted=True, **runs)
+    made = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "s", "uid": "u", "controller": True}
+    old, new = asking("1"), asking("8")
+    for one in (old, new):
+        one["metadata"]["ownerReferences"] = [made]
+    assert let_in("Job", new, **{**runs, "old": old})  # its JobSet is asked
+
+
 def test_what_depends_on_other_objects_is_let_in():
     assert let_in("Workload", workload(queue="nowhere", timeLimit="900h", topology={"required": "moon"}))
     assert let_in("Queue", {"metadata": {"name": "a"}, "spec": {"parent": "a"}})

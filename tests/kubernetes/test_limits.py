@@ -1,11 +1,15 @@
-"""What a real API server adds to pods that their templates do not say is asked for, so that no node is overfilled."""
+"""What a real API server adds to pods that their templates do not say is asked for, so that no node is overfilled; and
+what it does not let be made is told."""
 
 from plane import Plane, fairway, node, nodes, until
+from test_install import printed
 from test_other_scheduler import job
 
 from fairway.kube import kinds
 from fairway.kube.client import Client
-from fairway.kube.kinds import Ref, Selection
+from fairway.kube.kinds import Kind, Ref, Selection
+
+QUOTAS = Kind("ResourceQuota", "resourcequotas")
 
 
 async def test_pods_of_a_namespace_with_a_limit_range_wait_for_what_it_has_them_request(plane: Plane) -> None:
@@ -24,6 +28,22 @@ async def test_pods_of_a_namespace_with_a_limit_range_wait_for_what_it_has_them_
         for name in "abc":
             await admin.delete(Ref(kinds.JOBS, name, "default"))
         await admin.delete(Ref(kinds.LIMIT_RANGES, "usual", "default"))
+
+
+async def test_why_says_what_keeps_the_pods_of_a_started_job_from_being_made(plane: Plane) -> None:
+    async with plane.client() as admin, nodes(admin, node("n0")), fairway(plane):
+        quota, none = Ref(QUOTAS, "none", "default"), {"pods": "0"}
+        await admin.create(QUOTAS, {"metadata": {"name": "none", "namespace": "default"}, "spec": {"hard": none}})
+        await admin.patch(quota, {"status": {"hard": none, "used": none}}, subresource="status")  # as its controller
+        await admin.create(kinds.JOBS, job("refused"))
+
+        async def is_told() -> bool:
+            return "no pod of it is made: pods" in await printed(plane, "fairway why refused")
+
+        await until(is_told)
+        assert "exceeded quota: none" in await printed(plane, "fairway why refused")
+        await admin.delete(Ref(kinds.JOBS, "refused", "default"))
+        await admin.delete(quota)
 
 
 async def waiting(client: Client) -> list[dict]:

@@ -66,6 +66,7 @@ def admit(review: Review) -> tuple[Thing, list[str]]:
         if is_managed(review):
             warnings += _keep(review)
             _read(review)
+            _keep_requests(review)
             _managed(review)
     except Malformed as error:
         raise Refused([(error.field, INVALID, error.message)]) from None
@@ -225,6 +226,26 @@ def _read(review: Review) -> None:
     least = notes.get(f"{GROUP}/min-count")
     if review.old is None:
         owners.check_least(str(least or ""), made)
+
+
+def _keep_requests(review: Review) -> None:
+    """What can be suspended keeps what its pods request while its workload holds room: it was admitted by that. An API
+    server lets a suspended Job's template change, and an operator makes pods of a changed one at any time."""
+    row, holds_room = owners.OWNERS.get((review.group, review.kind)), False
+    if review.old is None or review.is_trusted or row is None or row.switch is None or is_part(review.new):
+        return
+    with suppress(Malformed):  # what was let in once stays writable
+        before, now = (_asked(review, it) for it in (review.old, review.new))
+        if before and now and _requested(before) != _requested(now):
+            holds_room = any(it.status.admission or it.status.paused for it in _held(before, review))
+    if holds_room:
+        raise Malformed("what its pods request does not change while the workload holds room; suspend it first", "spec")
+
+
+def _requested(said: WorkloadObject) -> dict[str, object]:
+    """What a pod of each podset requests."""
+    classes = ((one.name, pod_class(one.template, "")) for one in said.spec.pod_sets)
+    return {name: (one.requests, one.gpu_fraction, one.gpu_memory) for name, one in classes}
 
 
 def _asked(review: Review, stored: Said) -> WorkloadObject | None:

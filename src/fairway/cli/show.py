@@ -17,7 +17,7 @@ from fairway.kube.kinds import Selection
 
 from .amounts import listed, needs_of
 from .array import TRIAL
-from .connect import on_cluster
+from .connect import allowed, on_cluster
 from .find import Found, failure, get, pods_of
 from .leader import warn
 from .listing import ARRAY, OVER, PARKED, Listed, ends_by, reason
@@ -182,7 +182,7 @@ async def _answer(client: Client, found: Found) -> tuple[Found, tuple[Thing, lis
         helps += await used_outside(client)
     cause = failure([pod for _, pod in await pods_of(client, found)]) if found.phase == "Failed" else ""
     facts = {name: found.status.get(name) for name in ("phase", "reason", "message", "position", "forecast")}
-    late = await _late(client, found)
+    late = await _late(client, found) + await _unmade(client, found)
     more = [*caveats, *helps, *late] if _waits(found) else late
     return found, (facts | {"caveats": caveats, "wouldHelp": helps, "cause": cause, "surplus": late}, more)
 
@@ -195,6 +195,16 @@ async def _late(client: Client, found: Found) -> list[str]:
         group = Selection(kinds.PODS, found.ref.namespace, labels=f"{GROUP}={found.name}")
         return surplus(await client.list(group))
     return []
+
+
+async def _unmade(client: Client, found: Found) -> list[str]:
+    """Why it has no pods though it may start: what its controller was answered last, by a ResourceQuota or a policy."""
+    if found.phase != "Admitted" or not found.owners or await pods_of(client, found):
+        return []
+    fields = f"involvedObject.name={found.owners[0].name},reason=FailedCreate"
+    events = await allowed(client.list(Selection(kinds.EVENTS, found.ref.namespace, fields=fields))) or []
+    last = max(events, key=lambda it: it.get("lastTimestamp") or "", default=None)
+    return [f"no pod of it is made: {last['message'].removeprefix('Error creating: ')}"] if last else []
 
 
 def _renewed(found: Found, said: Thing) -> tuple[Found, list[str]]:
