@@ -2,8 +2,8 @@
 
 `up` is killed by SIGKILL at random moments, scheduler and all, while Jobs hold GPUs, end and are cancelled. The sum is
 made of what a watcher sees of Workloads, with none of the code that charges: for each attempt the GPUs of its admission
-times the seconds from its Admitted condition to its end, or to its eviction where it ends by itself after that. The
-longer form is for `make soak`.
+times the seconds from its Admitted condition to its end, or to its eviction where it ends by itself after that. An
+attempt whose room was taken before any of its pods came held nothing. The longer form is for `make soak`.
 """
 
 import asyncio
@@ -72,6 +72,9 @@ class Observer:
             self.held[key] = turned["Admitted"], _gpus(said)
         elif not {"Admitted", "Evicted"} & turned.keys():
             self.promised.add(key)
+        if status.get("reason") == "RoomTaken" and seconds(_served(status)) < turned["Evicted"]:
+            self.held.pop(key, None)
+            self.promised.add(key)
         if {"Admitted", "Finished"} <= turned.keys():  # what is deleted holds its room until it finishes, if it does
             self.ends[key] = turned["Finished"]
         elif ended:
@@ -87,6 +90,11 @@ class Observer:
 def _turned(status: dict[str, Any]) -> dict[str, float]:
     true = [it for it in status.get("conditions", ()) if it["status"] == "True"]
     return {it["type"]: seconds(it["lastTransitionTime"]) for it in true}
+
+
+def _served(status: dict[str, Any]) -> str:
+    """Until when it has held something, over all attempts."""
+    return str((status.get("served") or {}).get("until", "1970-01-01T00:00:00Z"))
 
 
 def _gpus(said: dict[str, Any]) -> int:
