@@ -9,7 +9,7 @@ from fairway.kube.transport import Request
 
 Grant = tuple[str, str, str]
 OF_OPERATORS = {(group, row.plural) for (group, _), row in OWNERS.items() if group != "batch"}
-OF_OPERATORS |= {(group, "podgroups") for group, _ in GROUPS}
+OF_OPERATORS |= {(group, "podgroups") for group, _ in GROUPS} | {("topology.node.k8s.io", "noderesourcetopologies")}
 """What others define; tests/owners holds the rules for it to the table."""
 VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 

@@ -443,8 +443,11 @@ class Zone(Part, frozen=True):
     resources: tuple[ZoneResource, ...] = ()
 
 
+TOPOLOGY = ("topology.node.k8s.io", "NodeResourceTopology")
+
+
 class NodeTopologyObject(Object, frozen=True):
-    """NodeResourceTopology of topology.node.k8s.io; its name is the node's."""
+    """A NodeResourceTopology; its name is the node's."""
 
     zones: tuple[Zone, ...] = ()
 

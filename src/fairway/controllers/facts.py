@@ -21,7 +21,15 @@ from typing import TypeVar
 from fairway.api import nodes, pods, queues, workloads
 from fairway.api.alone import is_alone
 from fairway.api.names import PARTING
-from fairway.api.objects import FINISHED, DisruptionBudgetObject, Object, PodObject, PodTemplate, VolumeObject
+from fairway.api.objects import (
+    FINISHED,
+    TOPOLOGY,
+    DisruptionBudgetObject,
+    Object,
+    PodObject,
+    PodTemplate,
+    VolumeObject,
+)
 from fairway.api.owners import GROUPS, OWNERS
 from fairway.api.quantities import Malformed
 from fairway.api.types import WorkloadObject
@@ -83,7 +91,7 @@ class Facts:
         seen = new or old
         assert seen is not None
         key = key_of(seen.metadata)
-        if kind in (kinds.NODES, kinds.CSI_NODES):
+        if kind in (kinds.NODES, kinds.CSI_NODES) or group_kind(kind) == TOPOLOGY:
             self._note_node(key)
         elif kind in KINDS:
             name, read = KINDS[kind]
@@ -106,9 +114,10 @@ class Facts:
             self._tell("Queue", key, None)
 
     def _note_node(self, key: str) -> None:
-        """Tells of a node, with what its CSINode limits; once a driver is limited somewhere, its volumes count."""
+        """Tells of a node, with its inside, and with what its CSINode limits; once a driver is limited somewhere, its
+        volumes count."""
         said, drivers = self.view.nodes.get(key), self.view.csi_nodes.get(key)
-        node = self._read(key, nodes.node, said, None, drivers) if said else None
+        node = self._read(key, nodes.node, said, self.view.topology(key), drivers) if said else None
         self._tell("Node", key, self.outage.note(key, node))
         if new := (drivers.limits().keys() if drivers else set()) - self._limited:
             self._limited |= new

@@ -24,6 +24,7 @@ from fairway.api.objects import (
     LimitRangeObject,
     NamespaceObject,
     NodeObject,
+    NodeTopologyObject,
     Object,
     PodObject,
     PriorityClassObject,
@@ -198,6 +199,8 @@ class Control:
         if isinstance(seen, WorkloadObject):
             self._stands(key_of(seen.metadata))
             return
+        if isinstance(old, NodeTopologyObject) and isinstance(new, NodeTopologyObject) and old.zones == new.zones:
+            return  # it is written every minute
         if isinstance(seen, LimitRangeObject):
             self._tend_inside(seen.metadata.namespace)  # what is asked for there may be another now
             return

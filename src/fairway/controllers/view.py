@@ -2,8 +2,8 @@
 
 `told` hears of each change and must not wait. `stored` are the Workloads that are written, `workloads` those and what
 bare pods stand for that have none: whoever hears of changes keeps it so. Whoever wrote something waits with `shown` or
-`caught_up` until it is seen. Kinds of owners that others define are watched from when their definition is there until
-it goes: one that is not installed costs no request.
+`caught_up` until it is seen. Kinds of owners that others define, and what tells of the inside of nodes, are watched
+from when their definition is there until it goes: one that is not installed costs no request.
 """
 
 import asyncio
@@ -30,6 +30,8 @@ Named = tuple[str, str, str]
 """Group, kind and name of an owner."""
 LONGEST_CHAIN = 8
 CORE = ("scheduling.k8s.io", "PodGroup")
+TOPOLOGIES = {objects.TOPOLOGY: tuple(f"{objects.TOPOLOGY[0]}/{version}" for version in ("v1alpha2", "v1alpha1"))}
+OTHERS = dict.fromkeys(GROUPS, objects.PodGroupObject) | {objects.TOPOLOGY: objects.NodeTopologyObject}
 AGAIN_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
@@ -98,7 +100,7 @@ class View:
                     self._told(gone, one, None)
             for key in served.keys() - self._owners.keys():
                 kind = self._owners[key] = served[key]
-                self._store(kind, OWNERS[key].form if key in OWNERS else objects.PodGroupObject)  # type: ignore[type-var]
+                self._store(kind, OWNERS[key].form if key in OWNERS else OTHERS[key])  # type: ignore[type-var]
                 running[key] = tasks.create_task(self._informers[kind].run())
             self._followed.set()
 
@@ -141,6 +143,10 @@ class View:
         """What describes a gang of bare pods, by `namespace/name`, if it is seen."""
         return self.owner(key, name)  # type: ignore[return-value]
 
+    def topology(self, node: str) -> objects.NodeTopologyObject | None:
+        """What tells of the inside of a node, if it is seen."""
+        return self.owner(objects.TOPOLOGY, node)  # type: ignore[return-value]
+
     def top(self, namespace: str, owner: Named) -> Named:
         """What is queued as a whole, of all that stand above one another: the outermost that is known."""
         for _ in range(LONGEST_CHAIN):
@@ -179,11 +185,11 @@ class View:
 
 
 def _served(said: DefinitionObject) -> tuple[tuple[str, str], Kind] | None:
-    """The kind of owner that a definition serves now."""
+    """The kind of owner, or of the inside of nodes, that a definition serves now."""
     spec, key = said.spec, (said.spec.group, said.spec.names.kind)
     is_there = any(one.type == "Established" and one.status == "True" for one in said.status.conditions or ())
     served = {f"{spec.group}/{one.name}" for one in spec.versions if one.served} if is_there else set()
-    known = OWNERS[key].versions if key in OWNERS else GROUPS.get(key, ())
+    known = OWNERS[key].versions if key in OWNERS else {**GROUPS, **TOPOLOGIES}.get(key, ())
     best = next((one for one in known if one in served), "")
     return (key, Kind(spec.names.kind, spec.names.plural, best)) if best else None
 

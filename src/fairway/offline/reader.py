@@ -47,7 +47,7 @@ FORMS: Mapping[tuple[str, str], type[Part]] = {
     ("storage.k8s.io", "CSIStorageCapacity"): objects.CapacityObject,
     ("scheduling.k8s.io", "PriorityClass"): objects.PriorityClassObject,
     ("policy", "PodDisruptionBudget"): objects.DisruptionBudgetObject,
-    ("topology.node.k8s.io", "NodeResourceTopology"): objects.NodeTopologyObject,
+    objects.TOPOLOGY: objects.NodeTopologyObject,
     (GROUP, "Queue"): types.QueueObject,
     (GROUP, "NodePool"): types.NodePoolObject,
     (GROUP, "Reservation"): types.ReservationObject,
