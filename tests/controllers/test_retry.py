@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from fairway.api.objects import INDEX, JobObject, PodObject
+from fairway.api.objects import GATE, INDEX, JobObject, PodObject
 from fairway.api.quantities import time, time_text
 from fairway.api.types import WorkloadStatus
 from fairway.controllers.owner import JobOwner
@@ -62,6 +62,15 @@ def test_a_container_that_its_pod_starts_again_is_told_too() -> None:
     loops = {"name": "main", "restartCount": 2, "state": waits, "lastState": ended}
     said = pause(owner(), [pod("Running", containerStatuses=[loops])], NOW)
     assert said == Said(RETRYING, "failed: exit code 4; starts again at 2026-11-21T12:00:17Z")
+
+
+def test_what_others_keep_its_pods_back_by_is_told() -> None:
+    gates = [{"name": name} for name in (GATE, "example.com/quota")]
+    held, taken = (msgspec.convert({"metadata": {"name": "a"}, "spec": {"schedulingGates": those}}, PodObject)
+                   for those in (gates, gates[:1]))  # fmt: skip
+    words = "its pods have scheduling gates that others must remove: example.com/quota"
+    assert pause(owner(), [held], NOW) == Said("SchedulingGated", words)
+    assert pause(owner(), [taken], NOW) is None
 
 
 def test_what_is_said_of_a_retry_is_taken_back_when_it_comes_and_nothing_else_is() -> None:

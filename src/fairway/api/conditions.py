@@ -240,7 +240,6 @@ _HEADS: Mapping[Reason, str] = {
 
 
 _GONE = "pods of its group are gone, and it starts whole; make them again, or cancel what is left"
-_GATES = "its pods have scheduling gates that others must remove: "
 _NAMES_THEM = (Reason.HELD_FOR, Reason.DEPENDENCY_PENDING)
 """The reasons whose head names the workloads in the way."""
 _BEHIND = "{whom} is before it in queue {queue}, which starts workloads in their order"
@@ -271,7 +270,7 @@ def _figures(facts: Facts, workload: Workload) -> dict[str, str]:
         "spending": _spending(facts),
         "never": f"there is no pool that it may use: {facts.detail}" if facts.detail else never,
         "detail": f": {facts.detail}" if facts.detail else "",
-        "gates": _GONE if facts.detail == INCOMPLETE else f"{_GATES}{facts.detail}",
+        "gates": _GONE if facts.detail == INCOMPLETE else gated(facts.detail),
         "rule": _rule(facts, workload),
         "for": f" for {f'queue {facts.queue}' if facts.queue else 'maintenance'}",
         "since": f" from {_moment(facts.since)}" if facts.since is not None else "",
@@ -556,6 +555,10 @@ def refusal(pods: Iterable[PodObject]) -> tuple[str, str]:
     every = (one for pod in pods for one in (*pod.status.init_container_statuses, *pod.status.container_statuses))
     waiting = (one.state.waiting for one in every)
     return next(((it.reason, it.message) for it in waiting if it and it.message and it.reason != LOOPS), ("", ""))
+
+
+def gated(gates: str) -> str:
+    return f"its pods have scheduling gates that others must remove: {gates}"
 
 
 def idle(began: float, end: float) -> str:

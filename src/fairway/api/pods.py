@@ -186,6 +186,10 @@ def gates(workload: engine.Workload, pods: Collection[objects.PodObject]) -> tup
     there = sum(not pod.metadata.is_going for pod in pods)
     if is_group and pods and there < sum(one.count for one in workload.podsets):
         return (INCOMPLETE,)
+    return gates_of_others(pods)
+
+
+def gates_of_others(pods: Iterable[objects.PodObject]) -> tuple[str, ...]:
     closed = (gate.name for pod in pods if not pod.spec.node_name for gate in pod.spec.scheduling_gates)
     return tuple(sorted({name for name in closed if name != objects.GATE}))
 

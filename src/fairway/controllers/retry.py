@@ -1,5 +1,5 @@
-"""Why an admitted workload does not run: what keeps a container from starting, or when a program that failed starts
-again. Its status says so.
+"""Why an admitted workload does not run: what keeps its pods from nodes or a container from starting, or when a program
+that failed starts again. Its status says so.
 
 The Job's own controller decides when, and a kubelet for containers of a pod that stays; both wait longer after each
 failure in a row. Here the same times are computed from what pods say, for people: nothing is decided by them.
@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from fairway.api.alone import ended
-from fairway.api.conditions import LOOPS, exit_of, refusal, retrying
+from fairway.api.conditions import LOOPS, exit_of, gated, refusal, retrying
 from fairway.api.objects import INDEX, ContainerStatus, JobSpec, PodObject, Terminated
-from fairway.api.pods import is_lost
+from fairway.api.pods import gates_of_others, is_lost
 from fairway.api.quantities import time
+from fairway.engine import Reason
 
 from .owner import JobOwner, Owner
 from .status import Said
@@ -28,10 +29,12 @@ Pause = tuple[Terminated | None, float]
 
 
 def pause(owner: Owner, pods: Sequence[PodObject], now: float) -> Said | None:
-    """Why a container cannot start. Else that nothing of a workload runs until its program is started again, and when;
-    None while something runs, or once that time has come. Trials of an array stand alone: each has a pause of its own,
-    and none is told of."""
+    """What others keep its pods back by, or why a container cannot start. Else that nothing of it runs until its
+    program is started again, and when; None while something runs, or once that time has come. Trials of an array stand
+    alone: each has a pause of its own, and none is told of."""
     live = [pod for pod in pods if not pod.status.is_over and not pod.metadata.is_going]
+    if gates := gates_of_others(live):
+        return Said(Reason.SCHEDULING_GATED, gated(", ".join(gates)))
     if (why := Said(*refusal(live))).reason:
         return why
     if not isinstance(owner, JobOwner) or owner.is_array() or owner.wanted() == 0:
