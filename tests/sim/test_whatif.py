@@ -44,6 +44,16 @@ def test_behind_many_that_wait_the_holders_of_the_gpus_are_named_all_the_same() 
     assert Case(alone, Policy(), "ns/big").helps()[0] == []  # nobody is in the way of what never fits
 
 
+def test_what_is_leaving_and_what_takes_its_room_hold_it_once() -> None:
+    world = busy(nodes=1, waiting=13)
+    (old,) = world.running
+    leaving = replace(old, is_leaving=True, leaving_since=NOW - 9)
+    next_one = replace(old, workload=replace(old.workload, key="ns/next"), admitted_at=None, is_promised=True,
+                       waits_for=(old.workload.key,))  # fmt: skip
+    changes, _ = Case(replace(world, running=(leaving, next_one)), Policy(), "ns/w12").helps()
+    assert changes == ["rn000 holds 2 GPUs", "next takes 2 GPUs as soon as what is evicted for it has stopped"]
+
+
 def test_who_lacks_memory_learns_which_paused_workload_holds_it_and_what_frees_it() -> None:
     held, asked = (PodClass(requests=(("memory", amount * 2**30),)) for amount in (1000, 100))
     frozen = Pod("ns/a-1", "n000", held, pause=Pause("ns/a", "q", NOW - 60))

@@ -114,13 +114,15 @@ class Case:
         return any(resource in dict((*one.guaranteed, *one.limit)) for one in quotas)
 
     def _in_use(self, facts: Facts) -> list[str]:
-        """What holds the resource that it lacks, where others wait before it and no few would make room for it."""
-        held, memories = dict[str, int](), self.snapshot.memories
+        """What holds the resource that it lacks, where others wait before it and no few would make room for it; and
+        what takes it next."""
+        held, promised, memories = dict[str, int](), dict[str, int](), self.snapshot.memories
         for one in self.world.running:
             podsets, memory = one.workload.podsets, memories.get(one.admission.pool, 0)
             if amount := engine.counted(podsets, engine.counts_of(podsets, one.admission), memory).get(facts.resource):
-                held[one.workload.key] = amount
-        return conditions.in_use(held, facts.resource, self.ours, self.queues)
+                (promised if one.is_promised and not one.is_leaving else held)[one.workload.key] = amount
+        words = facts.resource, self.ours, self.queues
+        return [*conditions.in_use(held, *words), *conditions.taken_next(promised, *words)]
 
     def _paused(self, resource: str) -> list[str]:
         """What paused workloads hold of memory, where it lacks that."""
