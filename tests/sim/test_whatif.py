@@ -68,6 +68,10 @@ def test_where_there_is_no_forecast_the_reason_is_told() -> None:
     world = busy(nodes=1, waiting=3)
     assert Case(world, Policy(), "ns/w00").unforeseen() == ""
     assert Case(world, Policy(), "ns/w02").unforeseen().startswith("w00 waits before it, and nothing says for how long")
+    gated = replace(world.pending[0], gates=("other.dev/gate",))
+    assert Case(replace(world, pending=(gated, *world.pending[1:])), Policy(), "ns/w01").unforeseen() == ""
+    comes = replace(world.pending[0], after=("ns/rn000",))
+    assert Case(replace(world, pending=(comes,)), Policy(), "ns/w00").unforeseen().startswith("rn000 runs before it,")
     poor = replace(world, queues=(Queue("q", budget=3600),), running=())
     assert Case(poor, Policy(), "ns/w02").unforeseen() == "it needs more than the whole budget of queue q"
     after = replace(world.pending[2], after=("ns/gone",))

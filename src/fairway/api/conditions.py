@@ -189,6 +189,14 @@ def unknown(before: str, reader: Workload, queues: Queues) -> str:
     )
 
 
+def endless(before: str, reader: Workload, queues: Queues) -> str:
+    """Why no start is foretold after what runs, and may for any time."""
+    return (
+        f"{names((before,), reader, queues)} runs before it, and nothing says when it ends: no time limit, no expected "
+        "runtime, and nothing of its queue that ended ran so long"
+    )
+
+
 def missing(absent: Sequence[str]) -> str:
     """What a Reservation names that does not exist; "" where all of it does."""
     do = "does" if len(absent) == 1 else "do"

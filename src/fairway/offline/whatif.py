@@ -145,11 +145,12 @@ class Case:
         facts = self.wait.facts if self.wait else Facts()
         if self.key not in line or (facts.spending and facts.spending.is_beyond):
             return conditions.never(self.ours, facts)
-        doubts = futures.guesses()
-        if doubts[line[self.key]] < DARK:
+        if before := futures.endless.get(self.key):
+            return conditions.endless(before, self.ours, self.queues)
+        if futures.guesses()[line[self.key]] < DARK:
             return ""
-        first = next(row for row, doubt in enumerate(doubts) if doubt == DARK) - 1
-        return conditions.unknown(futures.line[first].key, self.ours, self.queues)
+        first = next(one for one in futures.line if futures.delays(one) == DARK)
+        return conditions.unknown(first.key, self.ours, self.queues)
 
     def forecast(self, queue: str = "", effort: Effort = QUICK) -> Forecast | None:
         """When it will start, in its queue or in another."""
