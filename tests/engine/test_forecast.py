@@ -296,6 +296,23 @@ def test_behind_what_never_ends_there_is_no_forecast_however_long_the_chain() ->
     assert found.keys() == {"last", "free"}
 
 
+def test_after_what_may_run_for_any_time_there_is_no_forecast_however_long_the_chain() -> None:
+    """Its end was once drawn from how long it had run: within seconds of its start."""
+    chain = [job("b", after=("ns/a",)), job("c", after=("ns/b",), submitted=NOW), job("free")]
+    for known in (queue("q"), learned(1.0)):
+        found = foretold(world(node("n1"), known, runs(job("a"), "n1", since=NOW - 3), *chain))
+        assert found == {"free": Forecast(NOW, NOW)}
+    for ends in ({"time_limit": HOUR}, {"expected_runtime": HOUR}):
+        found = foretold(world(node("n1"), learned(1.0), runs(job("a", **ends), "n1", since=NOW - 3), *chain))
+        assert found.keys() == {"b", "c", "free"} and found["b"].p50 > NOW + MINUTE
+
+
+def test_a_gated_workload_has_no_forecast_and_hides_none_of_what_waits_behind_it() -> None:
+    ahead = job("gated", gpus=1, gates=("other.dev/gate",), priority=1)
+    told = world(node("n1", 1), queue("q"), runs(job("old", gpus=1), "n1", since=NOW), ahead, job("a", gpus=1))
+    assert foretold(told).keys() == {"a"}
+
+
 def test_what_has_outlived_all_that_is_known_is_rough_and_goes_by_its_own_limit() -> None:
     running = runs(job("long", gpus=1, time_limit=100 * HOUR), "n1", since=NOW - HOUR)
     found = foretold(world(node("n1", 1), learned(MINUTE), running, job("a", gpus=1)))

@@ -44,6 +44,16 @@ def test_behind_many_that_wait_the_holders_of_the_gpus_are_named_all_the_same() 
     assert Case(alone, Policy(), "ns/big").helps()[0] == []  # nobody is in the way of what never fits
 
 
+def test_what_is_leaving_and_what_takes_its_room_hold_it_once() -> None:
+    world = busy(nodes=1, waiting=13)
+    (old,) = world.running
+    leaving = replace(old, is_leaving=True, leaving_since=NOW - 9)
+    next_one = replace(old, workload=replace(old.workload, key="ns/next"), admitted_at=None, is_promised=True,
+                       waits_for=(old.workload.key,))  # fmt: skip
+    changes, _ = Case(replace(world, running=(leaving, next_one)), Policy(), "ns/w12").helps()
+    assert changes == ["rn000 holds 2 GPUs", "next takes 2 GPUs as soon as what is evicted for it has stopped"]
+
+
 def test_who_lacks_memory_learns_which_paused_workload_holds_it_and_what_frees_it() -> None:
     held, asked = (PodClass(requests=(("memory", amount * 2**30),)) for amount in (1000, 100))
     frozen = Pod("ns/a-1", "n000", held, pause=Pause("ns/a", "q", NOW - 60))
@@ -58,6 +68,10 @@ def test_where_there_is_no_forecast_the_reason_is_told() -> None:
     world = busy(nodes=1, waiting=3)
     assert Case(world, Policy(), "ns/w00").unforeseen() == ""
     assert Case(world, Policy(), "ns/w02").unforeseen().startswith("w00 waits before it, and nothing says for how long")
+    gated = replace(world.pending[0], gates=("other.dev/gate",))
+    assert Case(replace(world, pending=(gated, *world.pending[1:])), Policy(), "ns/w01").unforeseen() == ""
+    comes = replace(world.pending[0], after=("ns/rn000",))
+    assert Case(replace(world, pending=(comes,)), Policy(), "ns/w00").unforeseen().startswith("rn000 runs before it,")
     poor = replace(world, queues=(Queue("q", budget=3600),), running=())
     assert Case(poor, Policy(), "ns/w02").unforeseen() == "it needs more than the whole budget of queue q"
     after = replace(world.pending[2], after=("ns/gone",))

@@ -180,16 +180,20 @@ def test_it_says_when_a_job_starts_for_which_no_forecast_was_written_yet() -> No
     assert untold is None and helps[-1].startswith("forecast: starts ")
 
 
-def test_what_waits_for_victims_is_said_to_start_when_they_have_stopped() -> None:
-    async def story(world: World) -> list[str]:
+def test_what_waits_for_victims_is_said_to_start_when_they_have_stopped_and_they_to_wait_then() -> None:
+    async def story(world: World) -> list[list[str]]:
         await world.apply(priority("high", 1000), job("low", seconds=3600))
         await world.until(lambda: world.is_in("job-low", "Running"))
         world.dead.add("n1")  # nothing on it ends
         await world.apply(job("urgent", pod={"priorityClassName": "high"}))
         await world.until(lambda: world.says_reason("job-urgent", "WaitingForVictims"))
-        return await would_help(world.client, "default/job-urgent", is_foretold=False)
+        return [
+            await would_help(world.client, f"default/job-{name}", is_foretold=False) for name in ("urgent", "low")
+        ]
 
-    assert play(story, node("n1", cpu=2)) == ["forecast: starts as soon as what is evicted for it has stopped"]
+    urgent, low = play(story, node("n1", cpu=2))
+    assert urgent == ["forecast: starts as soon as what is evicted for it has stopped"]
+    assert low == ["forecast: none while it is being evicted: it waits again once it has stopped"]
 
 
 def test_it_says_what_would_help_a_job_for_which_no_workload_stands_yet() -> None:

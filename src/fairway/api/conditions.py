@@ -151,6 +151,13 @@ def in_use(held: Mapping[str, int], resource: str, reader: Workload, queues: Que
     return [f"{names(held, reader, queues)} {hold} {amount(sum(held.values()), resource)}"] if held else []
 
 
+def taken_next(promised: Mapping[str, int], resource: str, reader: Workload, queues: Queues) -> list[str]:
+    """Who takes a resource when its victims are gone, a clause; none where nothing does. In base units, by key."""
+    take, it = ("takes", "it") if len(promised) == 1 else ("take", "them")
+    what = f"{amount(sum(promised.values()), resource)} as soon as what is evicted for {it} has stopped"
+    return [f"{names(promised, reader, queues)} {take} {what}"] if promised else []
+
+
 def paused(held: Mapping[str, int], reader: Workload, queues: Queues) -> list[str]:
     """Which paused workloads hold memory, and what frees it, a clause. `held`: bytes by key."""
     frees = "`fairway resume` lets it end, `fairway cancel` ends it, and CRIU, where it can, writes it to disk"
@@ -179,6 +186,14 @@ def unknown(before: str, reader: Workload, queues: Queues) -> str:
     return (
         f"{names((before,), reader, queues)} waits before it, and nothing says for how long it runs: no time limit, no "
         "expected runtime, and nothing of its queue has ended"
+    )
+
+
+def endless(before: str, reader: Workload, queues: Queues) -> str:
+    """Why no start is foretold after what runs, and may for any time."""
+    return (
+        f"{names((before,), reader, queues)} runs before it, and nothing says when it ends: no time limit, no expected "
+        "runtime, and nothing of its queue that ended ran so long"
     )
 
 

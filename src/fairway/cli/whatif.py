@@ -197,7 +197,10 @@ def _unbounded(case: "Case", wait: "Wait | None") -> list[str]:
 
 def _outlook(case: "Case") -> str:
     """When it starts, where the controller has not told yet: after a burst of work it rests for minutes."""
-    if any(it.is_promised and it.workload.key == case.key for it in case.world.running):
+    ours = next((it for it in case.world.running if it.workload.key == case.key), None)
+    if ours and ours.is_leaving:  # an evicted one is not admitted any more, as a promised one is not yet
+        return f"none while it is being evicted{'' if ours.moves_to else ': it waits again once it has stopped'}"
+    if ours and ours.is_promised:
         return "starts as soon as what is evicted for it has stopped"
     why, now = case.unforeseen(), case.world.now
     starts = "" if why or case.is_long() else start(case.foretold(), now)

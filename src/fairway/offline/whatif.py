@@ -114,13 +114,15 @@ class Case:
         return any(resource in dict((*one.guaranteed, *one.limit)) for one in quotas)
 
     def _in_use(self, facts: Facts) -> list[str]:
-        """What holds the resource that it lacks, where others wait before it and no few would make room for it."""
-        held, memories = dict[str, int](), self.snapshot.memories
+        """What holds the resource that it lacks, where others wait before it and no few would make room for it; and
+        what takes it next."""
+        held, promised, memories = dict[str, int](), dict[str, int](), self.snapshot.memories
         for one in self.world.running:
             podsets, memory = one.workload.podsets, memories.get(one.admission.pool, 0)
             if amount := engine.counted(podsets, engine.counts_of(podsets, one.admission), memory).get(facts.resource):
-                held[one.workload.key] = amount
-        return conditions.in_use(held, facts.resource, self.ours, self.queues)
+                (promised if one.is_promised and not one.is_leaving else held)[one.workload.key] = amount
+        words = facts.resource, self.ours, self.queues
+        return [*conditions.in_use(held, *words), *conditions.taken_next(promised, *words)]
 
     def _paused(self, resource: str) -> list[str]:
         """What paused workloads hold of memory, where it lacks that."""
@@ -143,11 +145,12 @@ class Case:
         facts = self.wait.facts if self.wait else Facts()
         if self.key not in line or (facts.spending and facts.spending.is_beyond):
             return conditions.never(self.ours, facts)
-        doubts = futures.guesses()
-        if doubts[line[self.key]] < DARK:
+        if before := futures.endless.get(self.key):
+            return conditions.endless(before, self.ours, self.queues)
+        if futures.guesses()[line[self.key]] < DARK:
             return ""
-        first = next(row for row, doubt in enumerate(doubts) if doubt == DARK) - 1
-        return conditions.unknown(futures.line[first].key, self.ours, self.queues)
+        first = next(one for one in futures.line if futures.delays(one) == DARK)
+        return conditions.unknown(first.key, self.ours, self.queues)
 
     def forecast(self, queue: str = "", effort: Effort = QUICK) -> Forecast | None:
         """When it will start, in its queue or in another."""

@@ -18,7 +18,8 @@ Work is bounded by counts, never by time: an Effort. A run makes at most MOST_CY
 the waiting workloads, or twice as many as the last one started, and arrivals stop while MOST_BEHIND wait. A run ends
 where only arrivals could still happen: nothing runs, and no time is set at which the answer may change. A workload that
 fewer than half of the runs came to is rough too. The same world and chance give the same forecast. A workload that can
-never start, or that no usable node could hold, has no forecast.
+never start, or that no usable node could hold, has no forecast; nor has one whose pods others gate, or that comes after
+what may run for any time.
 """
 
 from collections import defaultdict
@@ -44,7 +45,7 @@ BURST_SECONDS = 60.0
 FIRST_COPY = 10**9  # a number at the end of a name, so that a copy is of its original's kind
 FAR = 10.0
 DARK = 2  # the doubt in which nothing is foretold
-NEVER = tuple(Reason)[: tuple(Reason).index(Reason.NEVER_FITS) + 1]
+NEVER = (*tuple(Reason)[: tuple(Reason).index(Reason.NEVER_FITS) + 1], Reason.SCHEDULING_GATED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +134,15 @@ class Runtimes:
         if self.foreseen.knows(workload):
             may = 0.0 if self.foreseen.is_own(workload) or workload.expected_runtime else workload.time_limit or 0.0
             return int(self.foreseen.outlives(workload, ran) or self.foreseen.outlives(workload, may / FAR))
-        expects = workload.expected_runtime or self._expected(workload) or self._tree.time_limit(workload)
-        return 0 if expects else DARK
+        return 0 if self._says(workload) else DARK
+
+    def is_endless(self, workload: Workload, ran: float) -> bool:
+        """Whether nothing says when it ends: no limit, no expectation, and none of its kind that ended ran so long."""
+        has_kin = self.foreseen.knows(workload) and not self.foreseen.outlives(workload, ran)
+        return not (has_kin or self._says(workload) or workload.key in self._known)
+
+    def _says(self, workload: Workload) -> float | None:
+        return workload.expected_runtime or self._expected(workload) or self._tree.time_limit(workload)
 
     def _expected(self, workload: Workload) -> float | None:
         return self._tree.inherited(workload.queue, "expected_runtime", None)
@@ -207,17 +215,34 @@ class Futures:
         self._since = {one.workload.key: one.admitted_at for one in world.running}
         self._work = np.array([self._sizes.of(one) * self._runtimes.left(one, 0.5) for one in self.line])
         followed = {one.key for one in self.line[:MOST_WAITING]}
+        self.endless = self._endless()
         self._asked = followed & {question.only} or followed
 
     def guesses(self) -> list[int]:
-        """For each of the line whether its start hangs on a guess: 0 no; 1 on what runs; 2 on what waits before it."""
-        now, doubt, running = self._world.now, self._runtimes.doubt, self._world.running
-        doubts = [doubt(one.workload, now - (now if one.admitted_at is None else one.admitted_at)) for one in running]
+        """For each of the line whether its start hangs on a guess: 0 no; 1 on what runs; 2 on what waits before it, or
+        on the end of what is endless."""
+        doubts = [self._runtimes.doubt(one.workload, self._ran(one)) for one in self._world.running]
         guess, found = int(DARK in doubts or sum(doubts) > len(doubts) / 2), list[int]()
         for one in self.line:
-            found.append(guess)
-            guess = max(guess, doubt(one))
+            found.append(DARK if one.key in self.endless else guess)
+            guess = max(guess, self.delays(one))
         return found
+
+    def delays(self, one: Workload) -> int:
+        """The doubt about how long it keeps what waits behind it; none where nothing says that it takes room."""
+        return 0 if one.key in self.endless else self._runtimes.doubt(one)
+
+    def _endless(self) -> dict[str, str]:
+        """The running workload of which nothing says when it ends, by key of itself and of each that comes after it."""
+        running = (one for one in self._world.running if self._runtimes.is_endless(one.workload, self._ran(one)))
+        found = {one.workload.key: one.workload.key for one in running}
+        for one in self.line:
+            if before := next(filter(None, map(found.get, one.after)), ""):
+                found[one.key] = before
+        return found
+
+    def _ran(self, one: engine.Running) -> float:
+        return 0.0 if one.admitted_at is None else self._world.now - one.admitted_at
 
     def told(self, one: Workload, p50: float, p90: float, *, is_rough: bool) -> Forecast:
         """What is told where the runs say this. A rough start is not later than a hold, which was computed."""
