@@ -134,7 +134,8 @@ def test_trials_go_by_their_numbers_and_a_failed_array_says_which_failed(machine
                        status=1)  # fmt: skip
     assert "[20] trial 20\n" in said and words in said
     assert "trial 11\n" in machine.run("logs", "array", "--rank", "11")
-    assert "there are attempts 1, ranks 11 to 21" in machine.run("logs", "array", "--rank", "0", status=1)
+    said = machine.run("logs", "array", "--rank", "0", status=1)
+    assert said.endswith("; it has attempt 1, ranks 11 to 21 and container main\n")
     assert words in machine.run("wait", "array", status=1)
     machine.run("cancel", "--forget", "array")
     assert "trial 20\n" in machine.run("logs", "array", "--rank", "20")

@@ -245,13 +245,21 @@ def test_what_is_made_would_be_made_and_is_done_is_told_as_data(machine: Machine
 
 
 def test_a_follower_of_a_job_that_is_cancelled_is_told_in_one_line(machine: Machine) -> None:
-    words = ["submit", "--name", "gone", "--follow", "--", "sleep", "60"]
-    program = [sys.executable, "-m", "fairway.cli.main", *words]
-    follower = subprocess.Popen(program, env=machine.environment, stderr=subprocess.PIPE, text=True, cwd=machine.folder)
-    assert follower.stderr is not None and "gone queued" in follower.stderr.readline()
+    words = ["submit", "--name", "gone", "--follow", "--", "sh", "-c", "echo here; sleep 60"]
+    one = follower(machine, *words)
+    assert one.stderr is not None and "gone queued" in one.stderr.readline()
     machine.until("gone", "Running")
+    other = follower(machine, "logs", "-f", "gone")
+    assert other.stdout is not None and other.stdout.readline() == "here\n"
     machine.run("cancel", "gone")
-    assert follower.stderr.read() == "fairway: gone was deleted\n" and follower.wait() == 1
+    assert one.communicate()[1] == "fairway: gone was cancelled\n" and one.returncode == 1
+    assert other.communicate()[1] == "== gone was cancelled\n" and other.returncode == 0
+
+
+def follower(machine: Machine, *words: str) -> subprocess.Popen[str]:
+    program = [sys.executable, "-m", "fairway.cli.main", *words]
+    return subprocess.Popen(program, env=machine.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            cwd=machine.folder)  # fmt: skip
 
 
 @pytest.mark.kubectl

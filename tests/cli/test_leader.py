@@ -1,16 +1,22 @@
 """Commands say where no scheduler decides; tests/kubernetes asks the same of a real cluster."""
 
+from types import SimpleNamespace
+
 import pytest
-from simworld import SETTINGS, cluster
+from simworld import SETTINGS, cluster, job
 from test_life import START
 
 from fairway import NAMESPACE
 from fairway.cli.leader import idle, warn
+from fairway.cli.main import Problem
+from fairway.cli.mistakes import check
+from fairway.cli.view import view_of
 from fairway.cli.whatif import policy_of
 from fairway.clock import VirtualClock, seeded
 from fairway.engine import Policy
 from fairway.kube import kinds
 from fairway.kube.client import Client
+from fairway.kube.kinds import Ref
 from fairway.settings import policy_of as by_settings
 
 
@@ -54,6 +60,27 @@ def test_a_fairway_that_was_moved_to_another_namespace_is_found_where_it_is_now(
             return told
 
     assert clock.run(run()) == ""
+
+
+def test_queue_default_is_missed_only_once_a_controller_has_had_time_to_make_it() -> None:
+    clock = VirtualClock(START)
+
+    async def run() -> None:
+        order = SimpleNamespace(priority=None, image=None, dry_run=False, wait_anyway=False)
+        async with cluster(clock, seeded(1)) as world:
+            await world.client.ensure(kinds.NAMESPACES, {"metadata": {"name": NAMESPACE}})
+            before = await view_of(world.client, order)
+            await check(world.client, before, [job("new")], order)
+            world.start(settings=SETTINGS.__class__(identity="it"))
+            await world.until(lambda: decides(world.client))
+            await clock.sleep(100)
+            await world.client.delete(Ref(kinds.QUEUES, "default"))
+            with pytest.raises(Problem, match=r"there is no queue 'default'; .* --wait-anyway queues it all"):
+                await check(world.client, await view_of(world.client, order), [job("new")], order)
+            order.wait_anyway = True
+            await check(world.client, await view_of(world.client, order), [job("new")], order)
+
+    clock.run(run())
 
 
 def test_the_cluster_of_a_machine_is_not_warned_of(capsys: pytest.CaptureFixture[str]) -> None:

@@ -90,7 +90,8 @@ def test_the_output_of_every_attempt_outlives_evictions_and_the_job(machine: Mac
     until(lambda: both(machine, "logs", "twice")[1].endswith(", deleted\n"))  # and not evicted by the pause
     out, error = both(machine, "logs", "twice")
     assert one in out and is_whole(out) and error.startswith("== twice is deleted; this is kept of it\n")
-    assert "there are attempts 1 to 2" in both(machine, "logs", "twice", "--attempt", "3", status=1)[1]
+    error = both(machine, "logs", "twice", "--attempt", "3", status=1)[1]
+    assert error.endswith("; it has attempts 1 to 2, rank 0 and container main\n")
 
 
 def test_what_was_written_before_a_time_limit_or_a_drain_is_kept(machine: Machine) -> None:

@@ -17,7 +17,9 @@ from fairway.cli.nodes import _node_line, users
 from fairway.cli.output import clock_time, seconds
 from fairway.cli.queues import Held, Tally, print_queues, queue_lines, tallies
 from fairway.cli.rows import memories
+from fairway.cli.usage import Period
 from fairway.cli.usage import _csv as as_csv
+from fairway.cli.usage import _open as what_is_open
 from fairway.cli.usage import _print as print_usage
 from fairway.clock import Clock
 from fairway.kube.client import Client
@@ -211,6 +213,12 @@ def test_a_queue_that_is_not_valid_is_said_to_be(capsys: pytest.CaptureFixture[s
              for name, told in (("a", [why]), ("b", [{**why, "status": "True"}]))]  # fmt: skip
     print_queues(items, {}, (), 0.0)
     assert capsys.readouterr().err == "queue a is not valid, nothing in it starts: its parents make a cycle\n"
+
+
+def test_of_a_month_that_is_over_it_is_said_that_nothing_was_charged_in_it() -> None:
+    month = Period("2026-10-01", "2026-10-31", "2026-10", "2026-10")
+    assert what_is_open(month, [], seconds("2026-11-01T00:00:00Z")) == "Nothing was charged in 2026-10."
+    assert "Nothing is charged yet; " in what_is_open(month, [], seconds("2026-10-31T23:59:59Z"))
 
 
 def test_users_go_by_the_last_part_of_their_names_unless_two_share_it(capsys: pytest.CaptureFixture[str]) -> None:

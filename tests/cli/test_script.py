@@ -158,6 +158,9 @@ def test_what_would_change_the_meaning_is_refused_unless_it_is_left_out(machine:
     (machine.folder / "alone.sh").write_text("#!/bin/sh\n#SBATCH --exclusive\ntrue\n")
     said = machine.run("submit", "alone.sh", status=2)
     assert said == "fairway: alone.sh: #SBATCH --exclusive: not supported; --ignore-unsupported leaves it out\n"
+    (machine.folder / "two.sh").write_text("#!/bin/sh\n#SBATCH --exclusive\n#SBATCH --dependency=singleton\ntrue\n")
+    said = machine.run("submit", "two.sh", status=2)
+    assert said.endswith(": not supported; --ignore-unsupported leaves them out\n") and said.count("\n") == 1
     assert "#SBATCH left out: --exclusive" in machine.run("submit", "--ignore-unsupported", "alone.sh")
 
 

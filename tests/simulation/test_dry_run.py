@@ -103,6 +103,40 @@ def test_what_can_never_start_has_no_start_in_sight() -> None:
     assert why.startswith("would wait: NeverFits: ") and when == "  forecast: no start is in sight"
 
 
+def test_of_queue_default_that_was_deleted_it_says_what_why_says() -> None:
+    async def story(world: World) -> tuple[list[str], dict[str, Any]]:
+        await world.until(lambda: has_default(world))
+        await world.clock.sleep(100)  # a controller that has just begun would make it
+        await world.client.delete(Ref(kinds.QUEUES, "default"))
+        await world.apply(job("late"))
+        await world.until(lambda: world.says_reason("job-late", "QueueNotFound"))
+        return await asked(world), await explained(world.client, "default/job-late", is_foretold=False)
+
+    dry, why = play(story, node("n1"))
+    assert dry == ["would wait: QueueNotFound: there is no queue default", "  forecast: no start is in sight"]
+    assert (why["reason"], why["lines"]) == ("QueueNotFound", ["forecast: none: it cannot start as things are"])
+
+
+async def has_default(world: World) -> bool:
+    return await world.client.find(Ref(kinds.QUEUES, "default")) is not None
+
+
+def test_why_says_of_a_cancelled_job_that_another_comes_after_what_is_written() -> None:
+    async def story(world: World) -> tuple[str, str]:
+        await world.apply(job("early", seconds=600))
+        await world.until(lambda: world.is_in("job-early", "Running"))
+        await world.apply(job("late", annotations={"fairway.dev/after": "early"}))
+        await world.until(lambda: world.says("job-late", "early, which has not ended"))
+        await world.delete(kinds.JOBS, "early")
+        await world.until(lambda: world.says("job-late", "it comes after early, which was cancelled"))
+        await world.clock.sleep(10)  # events are written a moment later
+        why = await explained(world.client, "default/job-late", is_foretold=True)
+        return why["message"], (await world.workload("job-late"))["status"]["message"]
+
+    said, written = play(story, node("n1", cpu=4))
+    assert said == written == "it comes after early, which was cancelled"
+
+
 def test_an_ambiguous_after_of_another_workload_is_no_reason_not_to_answer() -> None:
     async def story(world: World) -> list[str]:
         await world.apply(job("same", cpu="64"), job("job-same", cpu="64"))

@@ -32,7 +32,7 @@ async def unknown(client: Client, namespace: str, job: str) -> str:
     """What to say of a name by which no workload goes: that the last one of that name was cancelled, or that its
     namespace is closed to who asks, else that there is none."""
     for it in reversed(await _events(client, namespace)):
-        if job in called(it.involved_object.name, [it.owner] if it.owner[1] else []):
+        if job in _called(it):
             at = clock_time(it.last_timestamp, client.clock.now())
             return f"{job} was {it.message}, at {at}; `fairway logs {job}` prints what is kept of it"
     try:
@@ -41,6 +41,15 @@ async def unknown(client: Client, namespace: str, job: str) -> str:
         if error.status == 403:
             return f"you may not read the workloads of namespace {namespace!r}"
     return f"no workload {job!r} in namespace {namespace!r}; `fairway ls --all` lists those there are"
+
+
+async def gone(client: Client, namespace: str) -> set[str]:
+    """What the cancelled workloads of a namespace were called, each with the namespace before it."""
+    return {f"{namespace}/{name}" for it in await _events(client, namespace) for name in _called(it)}
+
+
+def _called(it: Record) -> set[str]:
+    return called(it.involved_object.name, [it.owner] if it.owner[1] else [])
 
 
 async def _events(client: Client, namespace: str) -> list[Record]:

@@ -32,11 +32,12 @@ OVER = ("Succeeded", "Failed")
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a job ended. `code`: 0 if all succeeded, else as `code_of` says; 1 where it was deleted. `message`: why it
+    """How a job ended. `code`: 0 if all succeeded, else as `code_of` says; 1 where it was cancelled. `message`: why it
     failed, in one line; empty if it succeeded."""
 
     code: int = 0
     message: str = ""
+    is_cancelled: bool = False
 
 
 async def follow_job(client: Client, job: Ref, uid: str) -> End:
@@ -210,7 +211,7 @@ async def _end_of_job(client: Client, job: Ref, uid: str) -> End:
     async with aclosing(seen(client, job.alone())) as states:
         async for change, state in states:
             if change == "DELETED":
-                return End(1, f"{job.name} was deleted")
+                return _cancelled(job.name)
             for one in (state.get("status") or {}).get("conditions") or ():
                 if one["status"] == "True" and one["type"] == "Complete":
                     return End()
@@ -230,7 +231,7 @@ async def _end_of_pod(client: Client, workload: Ref, uid: str) -> End:
                 continue
             if change == "DELETED":
                 later = await client.find(workload)
-                gone = End(1, f"{pod.name} was deleted")
+                gone = _cancelled(pod.name)
                 return await _end_of_workload(client, workload, later["metadata"]["uid"]) if later else gone
             made = read(state)
             if made and _phase(made) == "Succeeded":
@@ -252,8 +253,12 @@ async def _end_of_workload(client: Client, workload: Ref, uid: str) -> End:
             if _phase(state) == "Failed":
                 return await _failed(client, workload, owners[0]["uid"], state["status"], owners[0]["name"])
             if change == "DELETED" and uid == state["metadata"]["uid"]:
-                return End(1, f"{owners[0]['name']} was deleted")
+                return _cancelled(owners[0]["name"])
     raise AssertionError("what is seen has no end")
+
+
+def _cancelled(name: str) -> End:
+    return End(1, f"{name} was cancelled", is_cancelled=True)
 
 
 def _is_of(thing: Thing, uid: str) -> bool:

@@ -61,6 +61,17 @@ async def idle(client: Client) -> str:
     return f"no scheduler has decided since {clock_time(said, now)}: no controller runs on this cluster; {todo}"
 
 
+async def has_worked(client: Client) -> bool:
+    """Whether its controller has worked for so long that it has made what it makes at its start; False where its reader
+    may not know."""
+    with unseen():
+        lease = await lease_of(client) or {"metadata": {}, "spec": {}}
+        worked = (lease["metadata"].get("annotations") or {}).get(WORKED)
+        began = lease["spec"].get("acquireTime")
+        return bool(worked and began) and seconds(worked) - seconds(began) > PATIENCE_SECONDS
+    return False
+
+
 async def lease_of(client: Client) -> Thing | None:
     """The controller's. Where Fairway is installed in a namespace of another name, who may see all leases finds it: of
     several the one that was renewed last."""

@@ -42,7 +42,8 @@ async def logs(client: Client, namespace: str, job: str, since: str, timestamps:
         names = ", ".join(it.name for it in found.replicas)
         raise Problem(f"-f: {job} has several workloads; name one of {names}")
     if found and choice.is_followed:
-        await follow(client, found, choice)
+        if (end := await follow(client, found, choice)).is_cancelled:
+            say(end.message)
         return
     chosen = choice.of(runs.items)
     _explain(runs, chosen, choice, job)
@@ -89,13 +90,13 @@ def _explain(runs: Runs, chosen: list[Run], choice: Choice, job: str) -> None:
         raise Problem(f"{job} has no pods that have run; see `fairway why {job}`", exit_code=1)
     asked = {"attempt": choice.attempt, "rank": choice.rank, "container": choice.container}
     which = " and ".join(f"{name} {value}" for name, value in asked.items() if value not in (None, ""))
-    attempts, ranks = (_range({getattr(it, name) for it in runs.items}) for name in ("attempt", "rank"))
-    containers = ", ".join(sorted({it.container for it in runs.items}))
-    there = f"there are attempts {attempts}, ranks {ranks}, containers {containers}"
+    attempts, ranks = (_range(name, {getattr(it, name) for it in runs.items}) for name in ("attempt", "rank"))
+    containers = sorted({it.container for it in runs.items})
+    there = f"it has {attempts}, {ranks} and container{'s' * (len(containers) > 1)} {', '.join(containers)}"
     raise Problem(f"{job} has no {'earlier run' if choice.previous else 'run'} of {which or 'any rank'}; {there}",
                   exit_code=1)  # fmt: skip
 
 
-def _range(numbers: set[int]) -> str:
+def _range(name: str, numbers: set[int]) -> str:
     low, high = min(numbers), max(numbers)
-    return f"{low}" if low == high else f"{low} to {high}"
+    return f"{name} {low}" if low == high else f"{name}s {low} to {high}"

@@ -73,7 +73,7 @@ def _of_queue(view: View, asked: Requirements) -> Iterator[Mistake]:
         return
     name = asked.queue
     below = sorted(it for it, one in view.queues.items() if (one.get("spec") or {}).get("parent") == name)
-    if name not in view.queues and name != "default":
+    if name not in view.queues:
         leaves = view.queues.keys() - {(one.get("spec") or {}).get("parent") for one in view.queues.values()}
         yield Mistake(f"--queue: there is no queue {name!r}{near(name, leaves)}")
     elif below:

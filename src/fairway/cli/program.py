@@ -120,7 +120,8 @@ def _refuse_unsupported(order: SimpleNamespace, script: Script | None) -> None:
     left = script.sbatch.unsupported if script and script.sbatch else ()
     if left and not order.ignore_unsupported:
         what = f"{order.command[0]}: #SBATCH {', '.join(left)}"
-        raise Problem(f"{what}: not supported; --ignore-unsupported leaves it out")
+        them = "it" if len(left) == 1 else "them"
+        raise Problem(f"{what}: not supported; --ignore-unsupported leaves {them} out")
 
 
 def _refuse_missing(order: SimpleNamespace, argv: list[str], *, is_process: bool) -> None:

@@ -74,7 +74,8 @@ async def usage(client: Client, namespace: str, by: str, as_csv: bool, output: s
         click.echo(_csv(found, by), nl=False)
     else:
         show(output, _plain(found, period, days), lambda: _print(found, by))
-    if text := _open(period, days, is_closed=bool(period.month) and await _is_closed(client, period.month)):
+    is_closed = bool(period.month) and await _is_closed(client, period.month)
+    if text := "" if is_closed else _open(period, days, client.clock.now()):
         click.echo(text, err=True)
 
 
@@ -112,11 +113,11 @@ async def _is_closed(client: Client, month: str) -> bool:
     return bool(found and (found.get("status") or {}).get("closedAt"))
 
 
-def _open(period: Period, days: Sequence[Day], *, is_closed: bool) -> str:
-    """What may still change, in a line; "" for nothing."""
-    if is_closed:
-        return ""
+def _open(period: Period, days: Sequence[Day], now: float) -> str:
+    """What may still change, in a line."""
     until = shared_until(days)
+    if period.month and not until and now >= end_of_month(period.month):
+        return f"Nothing was charged in {period.month}."
     so_far = f" Used until {until} is in it." if until else " Nothing is charged yet; that is done every ten minutes."
     if not period.month:
         return f"Whole days (UTC), from {period.first} on.{so_far}"

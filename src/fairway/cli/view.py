@@ -12,10 +12,12 @@ from fairway.kube.kinds import Ref, Selection
 from fairway.kube.transport import Request
 
 from .connect import NOT_INSTALLED, allowed
+from .leader import has_worked
 from .main import Problem
 from .output import near
 
 Thing = dict[str, Any]
+DEFAULT = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ async def view_of(client: Client, order: SimpleNamespace) -> View:
     if queues is None and not await client.resources(kinds.FAIRWAY):
         raise Problem(NOT_INSTALLED, exit_code=1)
     named_queues = None if queues is None else {it["metadata"]["name"]: it for it in queues}
+    if named_queues is not None and DEFAULT not in named_queues and not await has_worked(client):
+        named_queues[DEFAULT] = {"metadata": {"name": DEFAULT}}  # the controller is about to make it
     values = None if classes is None else {it["metadata"]["name"]: it["value"] for it in classes}
     is_of_image = order.image and any(_runs_images(it) for it in nodes or ())
     is_here = b"fairway" in version

@@ -76,11 +76,11 @@ class Waiting:
                     await self._look(key, known.get(key))
 
     async def _look(self, key: Key, one: Listed | None) -> None:
-        """A workload that was there and is gone was deleted; one without a Workload yet is waited for."""
+        """A workload that was there and is gone was cancelled; one without a Workload yet is waited for."""
         found = self.left[key]
         if one is None:
             if key in self._seen or found.workload["metadata"].get("uid"):
-                self._tell(key, "was deleted", 1)
+                self._tell(key, "was cancelled", 1)
         elif one.state == "failed":
             self._tell(key, reason(one, self.client.clock.now()), await code_of(self.client, found))
         elif one.state in OVER:

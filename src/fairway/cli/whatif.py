@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +21,13 @@ from fairway.kube.client import ApiError, Client, unless_absent
 from fairway.kube.kinds import Kind, Selection
 from fairway.kube.transport import Request
 
+from .cancelled import gone
 from .connect import allowed, unseen
-from .leader import lease_of
+from .leader import has_worked, lease_of
 from .main import told
 from .output import clock_time, in_local_time, start
 from .verdict import late
+from .view import DEFAULT
 
 if TYPE_CHECKING:
     from fairway.api.objects import Part
@@ -127,7 +130,7 @@ async def explained(client: Client, key: str, *, is_foretold: bool) -> Thing:
         raise
     from fairway.offline import Case
 
-    case = Case(world, policy, key)
+    case = Case(await _marked(client, known, world, key), policy, key)
     said = await client.clock.in_thread(lambda: _decided(case))
     changes, sooner = await client.clock.in_thread(case.helps)
     starts = NO_NODE if not has_usable_node(world) else ""
@@ -155,6 +158,22 @@ async def foreseen(client: Client, key: str, change: Mapping[str, str]) -> Thing
             known[at] = msgspec.structs.replace(it, spec=msgspec.structs.replace(it.spec, **change))
     case = Case(await _world(client, known, []), policy, key)
     return await client.clock.in_thread(case.answer)
+
+
+async def _marked(client: Client, known: "list[Part]", world: "World", key: str) -> "World":
+    """With the names of what the workload comes after marked, where the last workload of that name was cancelled."""
+    from fairway.api.names import CANCELLED, called
+
+    ours = next((it for it in world.pending if it.key == key and it.after), None)
+    if ours is None:
+        return world
+    there = {it.key for it in world.pending}
+    for meta in (it.metadata for it in _workloads(known)):
+        refs = ((ref.kind, ref.name) for ref in meta.owner_references)
+        there |= {f"{meta.namespace}/{name}" for name in called(meta.name, refs)}
+    left = await gone(client, key.partition("/")[0]) - there
+    marked = replace(ours, after=tuple(f"{it}{CANCELLED}" if it in left else it for it in ours.after))
+    return replace(world, pending=tuple(marked if it is ours else it for it in world.pending))
 
 
 def _decided(case: "Case") -> Thing:
@@ -308,9 +327,19 @@ async def _world(client: Client, known: "list[Part]", jobs: list[Thing]) -> "Wor
 
     things = ({**it, "apiVersion": kinds.JOBS.group_version, "kind": kinds.JOBS.name} for it in jobs)
     with told(Malformed):
+        known = [*known, *await _unmade(client, known)]
         storage = await _storage(client) if _use_claims(known, jobs) else []
         now = float(int(client.clock.now()))
         return read([*known, *(storage or ()), *things], now=now, is_live=True, has_storage=storage is not None)
+
+
+async def _unmade(client: Client, known: "list[Part]") -> "list[Part]":
+    """Queue `default` where it is not there yet, but about to be made."""
+    from fairway.api.types import QueueObject
+
+    if any(isinstance(it, QueueObject) and it.metadata.name == DEFAULT for it in known) or await has_worked(client):
+        return []
+    return [msgspec.convert({"metadata": {"name": DEFAULT}}, QueueObject)]
 
 
 def _stands(job: msgspec.Raw, those: set[tuple[str, str]]) -> bool:

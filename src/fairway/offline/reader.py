@@ -121,8 +121,8 @@ def read(
     has_storage: bool = True,
 ) -> World:
     """The World of these objects, as they are written or decoded already; raises Malformed. `everything`: pods and jobs
-    count that are not managed. `is_live`: a workload with an ambiguous `after` waits instead of raising. Without
-    `has_storage` claims are not known, and count for nothing."""
+    count that are not managed. `is_live`: a workload with an ambiguous `after` waits instead of raising, and queue
+    `default` is there only as written. Without `has_storage` claims are not known, and count for nothing."""
     said = [one if isinstance(one, Part) else cleaned(one) for one in manifests]
     cluster = Cluster()
     for one in said:
@@ -153,7 +153,7 @@ def read(
         now=now,
         nodes=nodes,
         pools=pools,
-        queues=_owing(_queues(cluster, around), cluster, goes_on, now),
+        queues=_owing(_queues(cluster, around, is_live=is_live), cluster, goes_on, now),
         pending=tuple(_gated(_after(one, aliases), cluster) for one in facts if isinstance(one, Workload)),
         running=tuple(waiting_for(one, running) for one in running),
         pods=(*_used(cluster, around, counted), *chain.from_iterable(frozen)),
@@ -257,10 +257,10 @@ def _nodes(cluster: Cluster) -> tuple[Node, ...]:
     )
 
 
-def _queues(cluster: Cluster, around: Surroundings) -> tuple[Queue, ...]:
-    """Those written, and `default`, which every cluster has."""
+def _queues(cluster: Cluster, around: Surroundings, *, is_live: bool) -> tuple[Queue, ...]:
+    """Those written, and `default`, which every cluster has until it is deleted."""
     found = cluster.each(types.QueueObject, lambda one: queues.queue(one, around))
-    return found if any(one.name == DEFAULT_QUEUE for one in found) else (*found, Queue(DEFAULT_QUEUE))
+    return found if is_live or any(one.name == DEFAULT_QUEUE for one in found) else (*found, Queue(DEFAULT_QUEUE))
 
 
 def _owing(found: Iterable[Queue], cluster: Cluster, goes_on: Set[str], now: float) -> tuple[Queue, ...]:
