@@ -214,10 +214,10 @@ async def test_only_three_ways_of_validation_are_known(api, maps):
 async def test_what_nothing_acts_on_is_kept_with_a_warning(api, namespace):
     if "fairway" not in (await api.get("/version"))["gitVersion"]:
         pytest.skip("a whole Kubernetes acts on every kind of its own")
-    limits = f"/api/v1/namespaces/{namespace}/limitranges"
-    answer = await api.ask("POST", limits, {"metadata": {"name": "l"}, "spec": {"limits": []}})
+    quotas = f"/api/v1/namespaces/{namespace}/resourcequotas"
+    answer = await api.ask("POST", quotas, {"metadata": {"name": "q"}, "spec": {}})
     assert answer.status == 201 and "nothing acts on them" in answer.headers["warning"]
-    assert (await api.get(f"{limits}/l"))["metadata"]["name"] == "l"
+    assert (await api.get(f"{quotas}/q"))["metadata"]["name"] == "q"
     quiet = await api.ask("POST", f"/api/v1/namespaces/{namespace}/services", {"metadata": {"name": "s"}, "spec": {
         "ports": [{"port": 80}]}})
     assert quiet.status == 201 and "warning" not in quiet.headers
