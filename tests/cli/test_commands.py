@@ -300,7 +300,7 @@ def test_logs_are_those_of_the_rank_and_the_container_that_are_asked_for(machine
     machine.until("many", "Succeeded")
     assert machine.run("logs", "many", "--rank", "2") == "main of w-2, rank 2\n"
     assert machine.run("logs", "many", "-c", "side").splitlines()[10] == "side of w-10, rank 10"
-    assert "many has no run of container other; there are" in machine.run("logs", "many", "-c", "other", status=1)
+    assert "many has no run of container other; it has" in machine.run("logs", "many", "-c", "other", status=1)
     machine.kubectl("delete", "pod", *(f"w-{rank}" for rank in range(10)))
     deadline = time.monotonic() + 30
     while len(json.loads(machine.run("status", "many", "-o", "json"))["metadata"]["ownerReferences"]) > 1:
