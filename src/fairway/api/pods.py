@@ -261,8 +261,6 @@ def requests(spec: objects.PodSpec) -> engine.Amounts:
 
 def asking(template: objects.PodTemplate, usual: Mapping[str, Quantity]) -> objects.PodTemplate:
     """The template with what a LimitRange has its containers request that do not say so."""
-    if not usual:
-        return template
 
     def of(one: objects.Container) -> objects.Container:
         said = one.resources

@@ -30,7 +30,7 @@ Named = tuple[str, str, str]
 """Group, kind and name of an owner."""
 LONGEST_CHAIN = 8
 CORE = ("scheduling.k8s.io", "PodGroup")
-TOPOLOGIES = {objects.TOPOLOGY: tuple(f"{objects.TOPOLOGY[0]}/{version}" for version in ("v1alpha2", "v1alpha1"))}
+VERSIONS = {**GROUPS, objects.TOPOLOGY: tuple(f"{objects.TOPOLOGY[0]}/{one}" for one in ("v1alpha2", "v1alpha1"))}
 OTHERS = dict.fromkeys(GROUPS, objects.PodGroupObject) | {objects.TOPOLOGY: objects.NodeTopologyObject}
 AGAIN_SECONDS = 1.0
 log = logging.getLogger(__name__)
@@ -189,7 +189,7 @@ def _served(said: DefinitionObject) -> tuple[tuple[str, str], Kind] | None:
     spec, key = said.spec, (said.spec.group, said.spec.names.kind)
     is_there = any(one.type == "Established" and one.status == "True" for one in said.status.conditions or ())
     served = {f"{spec.group}/{one.name}" for one in spec.versions if one.served} if is_there else set()
-    known = OWNERS[key].versions if key in OWNERS else {**GROUPS, **TOPOLOGIES}.get(key, ())
+    known = OWNERS[key].versions if key in OWNERS else VERSIONS.get(key, ())
     best = next((one for one in known if one in served), "")
     return (key, Kind(spec.names.kind, spec.names.plural, best)) if best else None
 

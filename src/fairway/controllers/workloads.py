@@ -268,9 +268,11 @@ class Life:
         if said is None:
             return None
         name = priority_class(said.spec, default_class(self.means.view.classes))
-        usual = {} if isinstance(owner, PodsOwner) else self.means.view.usual(said.metadata.namespace)
-        podsets = tuple(replace(one, template=asking(one.template, usual)) for one in said.spec.pod_sets)
-        return replace(said, spec=replace(said.spec, priority_class_name=name, pod_sets=podsets))
+        spec = replace(said.spec, priority_class_name=name)
+        if not isinstance(owner, PodsOwner) and (usual := self.means.view.usual(said.metadata.namespace)):
+            asks = (replace(one, template=asking(one.template, usual)) for one in spec.pod_sets)
+            spec = replace(spec, pod_sets=tuple(asks))
+        return replace(said, spec=spec)
 
     async def _orphaned(self, case: Case, said: WorkloadObject) -> None:
         """Its owner is gone, or its user wrote it. Deletes the former, but no bare pod that is being made again."""
